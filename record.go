@@ -1,0 +1,87 @@
+package cimeter
+
+import "time"
+
+// RecordSchema is the version of the record's form that this program writes.
+const RecordSchema = 1
+
+// Record is the finished account of one build. It is immutable. Its JSON names
+// are a contract; a member that is absent is not known.
+type Record struct {
+	Schema int `json:"schema"`
+	Build
+	QueuedAt  time.Time    `json:"queued_at,omitzero"`
+	StartedAt time.Time    `json:"started_at"`
+	EndedAt   time.Time    `json:"ended_at"`
+	Result    string       `json:"result,omitempty"` // success, failed, canceled; "" when nothing told it
+	Complete  bool         `json:"complete"`         // false: some of its life was not seen, Gaps say what
+	Gaps      []Gap        `json:"gaps"`
+	Coverage  Opt[float64] `json:"coverage,omitzero"` // 0 to 1: share of the machine's CPU time, while it ran, that was attributed to builds
+	Limits    *Limits      `json:"limits,omitempty"`
+	Usage     Usage        `json:"usage"`
+	Stages    []Stage      `json:"stages"`
+	Verdicts  []Verdict    `json:"verdicts,omitempty"`
+	Trace     *Trace       `json:"trace,omitempty"`
+}
+
+// Boundary is the source that gave a stage its bounds, best first.
+type Boundary string
+
+// The sources of stage boundaries.
+const (
+	BoundaryContainer Boundary = "container" // the container's own labels and life
+	BoundaryJobList   Boundary = "job_list"  // the runner's live list of jobs
+	BoundaryCommand   Boundary = "command"   // command lines or script paths of its processes
+	BoundaryTrace     Boundary = "trace"     // sections of the job's log
+	BoundaryOrder     Boundary = "order"     // the order in which the runner runs its stages
+)
+
+// Stage is one phase of a build and what it spent.
+type Stage struct {
+	Name      string    `json:"name"`
+	Attempt   int       `json:"attempt"`
+	Boundary  Boundary  `json:"boundary"`
+	Alongside bool      `json:"alongside,omitempty"` // ran beside the others (a service): its time is not the build's
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	ExitCode  Opt[int]  `json:"exit_code,omitzero"`
+	Usage     Usage     `json:"usage"`
+}
+
+// Gap is a time in which something of a build was not seen.
+type Gap struct {
+	From   time.Time `json:"from,omitzero"` // zero: since before the build was seen
+	To     time.Time `json:"to"`
+	Reason string    `json:"reason"` // see the Gap* constants
+}
+
+// Reasons of gaps.
+const (
+	GapBeforeAgent   = "before the agent started" // ran before the agent did; not in the totals
+	GapAgentRestart  = "agent restarted"          // the agent was away; the totals include what the kernel kept
+	GapMissedEnd     = "end not seen"             // the last reading came before the last process was gone
+	GapLongInterval  = "sampling paused"          // suspended machine, starved agent: rates are not taken over it
+	GapMissedSegment = "container not seen"       // the runtime told of a container whose counters were never read
+)
+
+// Verdict is a finding about a build with its evidence.
+type Verdict struct {
+	Kind     string `json:"kind"`            // oom, throttled, disputed
+	Stage    string `json:"stage,omitempty"` // the stage it is about
+	Evidence string `json:"evidence"`
+}
+
+// Trace is the build over time, in equal steps from Record.StartedAt. All
+// columns that are present have the same length; null is a step without a
+// reading. Its JSON is at most 10 KiB.
+type Trace struct {
+	StepSeconds           float64      `json:"step_seconds"`
+	CPUMillicores         []Opt[int64] `json:"cpu_millicores,omitempty"`     // average over the step
+	CPUMillicoresMax      []Opt[int64] `json:"cpu_millicores_max,omitempty"` // largest interval within the step
+	MemoryKiB             []Opt[int64] `json:"memory_kib,omitempty"`         // largest within the step
+	MemoryWorkingSetKiB   []Opt[int64] `json:"memory_working_set_kib,omitempty"`
+	IOReadBytesPerSecond  []Opt[int64] `json:"io_read_bytes_per_second,omitempty"`
+	IOWriteBytesPerSecond []Opt[int64] `json:"io_write_bytes_per_second,omitempty"`
+	NetworkReceivePerSec  []Opt[int64] `json:"network_receive_bytes_per_second,omitempty"`
+	NetworkTransmitPerSec []Opt[int64] `json:"network_transmit_bytes_per_second,omitempty"`
+}
