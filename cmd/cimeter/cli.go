@@ -1,0 +1,183 @@
+// Command cimeter is the CI meter: it tells what every build of a CI fleet cost,
+// stage by stage.
+//
+// This package owns flags, exit codes and wiring: flags become a
+// [config.Config], that becomes the options of a role, and the role runs. It
+// holds no logic of its own. Start reading at run; each sub-command is one file.
+// Only the role that is started makes goroutines.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/prometheus/common/promslog"
+
+	"github.com/cimeter/cimeter/internal/config"
+)
+
+// The exit codes that are cimeter's own; run passes on those of its command.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// exitCode is an error that ends the process with its number and says nothing:
+// what there was to say is said.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
+
+// env is what a sub-command may touch of its surroundings.
+type env struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	parser         *kong.Kong
+	log            logFlags
+}
+
+// logFlags are the flags of Prometheus' own programs.
+type logFlags struct {
+	Level  string `name:"log.level" enum:",debug,info,warn,error" default:"" env:"CIMETER_LOG_LEVEL" placeholder:"LEVEL" help:"Least severe level to log: debug, info, warn or error."`
+	Format string `name:"log.format" enum:",logfmt,json" default:"" env:"CIMETER_LOG_FORMAT" placeholder:"FORMAT" help:"Form of a log line: logfmt or json."`
+}
+
+// cli is the command line.
+type cli struct {
+	Log logFlags `embed:""`
+
+	Agent      agentCmd      `cmd:"" group:"meter" help:"Meter the builds on this machine."`
+	Run        runCmd        `cmd:"" group:"meter" help:"Meter one command, with no agent."`
+	Builds     buildsCmd     `cmd:"" group:"read" help:"List finished builds, newest first."`
+	Summary    summaryCmd    `cmd:"" group:"read" help:"Show what one build cost."`
+	Check      checkCmd      `cmd:"" group:"look" help:"Check the configuration and what this machine lets cimeter meter."`
+	Completion completionCmd `cmd:"" group:"look" help:"Print a completion script for a shell."`
+	Version    versionCmd    `cmd:"" group:"look" help:"Print the version."`
+}
+
+// agentCmd is the agent role; its Run is in agent.go.
+type agentCmd struct {
+	Config    string `type:"path" env:"CIMETER_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). Flags win over it."`
+	Listen    string `env:"CIMETER_LISTEN" placeholder:"ADDR" help:"Address to serve metrics and API at; :9808 where nothing is said."`
+	Data      string `type:"path" env:"CIMETER_DATA" placeholder:"DIR" help:"Directory of the records; /var/lib/cimeter where nothing is said."`
+	Docker    string `env:"CIMETER_DOCKER,DOCKER_HOST" placeholder:"HOST" help:"Address of the Docker Engine; unix:///var/run/docker.sock where nothing is said."`
+	Machine   string `env:"CIMETER_MACHINE" placeholder:"NAME" help:"Name of this machine; the host's name where nothing is said."`
+	WebConfig string `name:"web.config.file" type:"path" env:"CIMETER_WEB_CONFIG_FILE" placeholder:"FILE" help:"TLS and basic auth, in the form of the Prometheus exporter toolkit."`
+}
+
+// load returns the settings of the file with the flags laid over it.
+func (c *agentCmd) load(e *env) (config.Config, error) {
+	var over []config.Override
+	for _, f := range []struct{ path, value, flag string }{
+		{"listen", c.Listen, "--listen"},
+		{"data", c.Data, "--data"},
+		{"agent.docker.host", c.Docker, "--docker"},
+		{"machine", c.Machine, "--machine"},
+		{"web_config_file", c.WebConfig, "--web.config.file"},
+		{"log.level", e.log.Level, "--log.level"},
+		{"log.format", e.log.Format, "--log.format"},
+	} {
+		if f.value != "" {
+			over = append(over, config.Override{Path: f.path, Value: f.value, Source: f.flag})
+		}
+	}
+	return config.Load(c.Config, over...)
+}
+
+// logger returns a logger in the manner of Prometheus' own programs.
+func (e *env) logger(c config.Log) *slog.Logger {
+	level, format := promslog.NewLevel(), promslog.NewFormat()
+	if err := errors.Join(level.Set(c.Level), format.Set(c.Format)); err != nil {
+		panic(err) // config lets nothing else through
+	}
+	return promslog.New(&promslog.Config{Level: level, Format: format, Writer: e.stderr})
+}
+
+// drainTime bounds how long a role may take to stop after the first signal:
+// less than the 10 s that docker stop and half of what most others wait.
+const drainTime = 10 * time.Second
+
+// untilSignal returns a context that SIGTERM or SIGINT ends. After that the
+// role has drainTime to stop; a second signal ends the process at once. Call
+// stop when the role is gone.
+func untilSignal() (ctx context.Context, stop func()) {
+	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	forget := context.AfterFunc(ctx, func() {
+		release() // the next signal has its default effect
+		time.AfterFunc(drainTime, func() { os.Exit(exitFailure) })
+	})
+	return ctx, func() { forget(); release() }
+}
+
+// run is the program. It returns the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+	// Kong ends the process after --help; unwind instead, so that tests go on.
+	type exit int
+	defer func() {
+		if r := recover(); r != nil {
+			c, ok := r.(exit)
+			if !ok {
+				panic(r)
+			}
+			code = int(c)
+		}
+	}()
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("cimeter"),
+		kong.Description(description),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
+		kong.ExplicitGroups([]kong.Group{
+			{Key: "meter", Title: "Meter:"}, {Key: "read", Title: "Read:"}, {Key: "look", Title: "Set up:"},
+		}),
+	)
+	if err != nil {
+		panic(err) // a tag of cli is wrong
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	ctx, err := parser.Parse(args)
+	if err != nil {
+		usage(parser, err, stderr)
+		return exitUsage
+	}
+	e := &env{stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, parser: parser, log: c.Log}
+	err = ctx.Run(e)
+	var status exitCode
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
+	}
+	fmt.Fprintf(stderr, "cimeter: %s\n", strings.ReplaceAll(err.Error(), "\n", "\ncimeter: "))
+	return exitFailure
+}
+
+// usage prints what was wrong with the command line and how it is meant.
+func usage(parser *kong.Kong, err error, stderr io.Writer) {
+	fmt.Fprintf(stderr, "cimeter: %v\n", err)
+	path, summary := "cimeter", "cimeter <command> [flags]"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if cmd := parse.Context.Selected(); cmd != nil {
+			path, summary = "cimeter "+cmd.Path(), "cimeter "+cmd.Summary()
+		}
+	}
+	_ = parser
+	fmt.Fprintf(stderr, "Usage: %s\nRun \"%s --help\" for more.\n", summary, path)
+}
