@@ -79,3 +79,19 @@ func (b *Baseline) Advance(s *cimeter.Sample, d *Delta) {
 		d.Set(c, rise)
 	}
 }
+
+// Seconds returns the rise of a counter kept in nanoseconds, in seconds.
+func (d *Delta) Seconds(c cimeter.Counter) cimeter.Opt[float64] {
+	if v, ok := d.Get(c); ok {
+		return cimeter.Some(float64(v) / 1e9)
+	}
+	return cimeter.Opt[float64]{}
+}
+
+// Count returns the rise of a counter that counts things.
+func (d *Delta) Count(c cimeter.Counter) cimeter.Opt[uint64] {
+	if v, ok := d.Get(c); ok {
+		return cimeter.Some(v)
+	}
+	return cimeter.Opt[uint64]{}
+}

@@ -1,0 +1,240 @@
+package attrib
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cimeter/cimeter"
+)
+
+// Finish removes the builds that are over at t from the ledger and returns
+// their records.
+func (l *Ledger) Finish(t time.Time) []*cimeter.Record {
+	var done []*cimeter.Record
+	for key, b := range l.builds {
+		if b.over(t, &l.opts) {
+			done = append(done, l.finish(b))
+			delete(l.builds, key)
+		}
+	}
+	slices.SortFunc(done, func(a, b *cimeter.Record) int {
+		return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.Key, b.Key))
+	})
+	return done
+}
+
+func (l *Ledger) finish(b *build) *cimeter.Record {
+	if b.stager != nil {
+		b.stager.Finish()
+	}
+	l.resolve(b, b.Ended.Add(decideAfter))
+	if b.Ended.After(b.Ticked) {
+		b.tick(b.Ended, false)
+	}
+	wall := b.Ended.Sub(b.Started)
+	r := &cimeter.Record{
+		Schema: cimeter.RecordSchema, Build: b.Build,
+		StartedAt: b.Started.UTC().Round(0), EndedAt: b.Started.Add(wall).UTC().Round(0),
+		Gaps: b.Gaps, Complete: len(b.Gaps) == 0, Usage: b.Account.Usage(wall),
+		Trace: b.Tracer.Trace(),
+	}
+	if r.Build.Attempt == 0 {
+		r.Build.Attempt = 1
+	}
+	if r.Gaps == nil {
+		r.Gaps = []cimeter.Gap{}
+	}
+	if b.MachineCPU > 0 {
+		r.Coverage = cimeter.Some(min(1, float64(b.CPU)/float64(b.MachineCPU)))
+	}
+	r.Limits = b.limits()
+	r.Stages = b.stages()
+	raisePeak(r)
+	r.Result = b.result()
+	r.Verdicts = b.verdicts(r)
+	b.cell.Ended(r.Result, wall.Seconds(), cimeter.Opt[float64]{})
+	return r
+}
+
+// raisePeak makes the build's peak at least that of each of its stages: between
+// two ticks only the kernel sees a container's maximum.
+func raisePeak(r *cimeter.Record) {
+	for _, s := range r.Stages {
+		m := s.Usage.MemoryBytes
+		if m == nil {
+			continue
+		}
+		t := r.Usage.MemoryBytes
+		if t == nil {
+			t = &cimeter.MemoryStat{Stat: m.Stat}
+			r.Usage.MemoryBytes = t
+		}
+		t.Max = max(t.Max, m.Max)
+		if m.Peak.Known && (!t.Peak.Known || m.Peak.Value > t.Peak.Value) {
+			t.Peak = m.Peak
+		}
+	}
+	if t := r.Usage.MemoryBytes; t != nil && t.Peak.Known && uint64(t.Max) > t.Peak.Value {
+		t.Peak.Value = uint64(t.Max)
+	}
+}
+
+// limits are those of the container that runs the user's commands, else of the
+// first container that has any.
+func (b *build) limits() *cimeter.Limits {
+	var first *cimeter.Limits
+	for _, p := range b.parts {
+		if p.Limits == (cimeter.Limits{}) {
+			continue
+		}
+		if p.Role == cimeter.RoleBuild {
+			return &p.Limits
+		}
+		if first == nil {
+			first = &p.Limits
+		}
+	}
+	return first
+}
+
+// stages merges parts of the same name and attempt, in the order of their start.
+func (b *build) stages() []cimeter.Stage {
+	type key struct {
+		name    string
+		attempt int
+	}
+	merged := make(map[key]*part)
+	var order []*part
+	for _, p := range b.parts {
+		if p.Ended.IsZero() {
+			p.end(b.Ended)
+		}
+		if !p.Decided {
+			p.Name, p.Attempt, p.Source = "unknown", 1, cimeter.BoundaryOrder
+		}
+		k := key{p.Name, p.Attempt}
+		m, ok := merged[k]
+		if !ok {
+			m = &part{PartState: p.PartState}
+			merged[k] = m
+			order = append(order, m)
+			continue
+		}
+		m.Account.Merge(&p.Account)
+		if p.Started.Before(m.Started) {
+			m.Started = p.Started
+		}
+		if p.Ended.After(m.Ended) {
+			m.Ended = p.Ended
+		}
+		if p.Exit.Known && p.Exit.Value != 0 || !m.Exit.Known {
+			m.Exit = p.Exit
+		}
+	}
+	slices.SortStableFunc(order, func(x, y *part) int {
+		if x.Alongside != y.Alongside {
+			if y.Alongside {
+				return -1
+			}
+			return 1
+		}
+		return x.Started.Compare(y.Started)
+	})
+	stages := make([]cimeter.Stage, 0, len(order))
+	for _, p := range order {
+		wall := p.Ended.Sub(p.Started)
+		from := b.Started.Add(p.Started.Sub(b.Started)) // durations by the monotonic clock
+		stages = append(stages, cimeter.Stage{
+			Name: p.Name, Attempt: p.Attempt, Boundary: p.Source, Alongside: p.Alongside, ExitCode: p.Exit,
+			StartedAt: from.UTC().Round(0), EndedAt: from.Add(wall).UTC().Round(0), Usage: p.Account.Usage(wall),
+		})
+	}
+	return stages
+}
+
+// result is told by exit codes: the last attempt of each stage counts, but for
+// services and for after_script, which do not decide a job. No exit code at
+// all tells nothing.
+func (b *build) result() string {
+	last := make(map[string]*part)
+	for _, p := range b.parts {
+		if p.Alongside || p.Name == "after_script" || !p.Exit.Known {
+			continue
+		}
+		if q := last[p.Name]; q == nil || p.Attempt >= q.Attempt {
+			last[p.Name] = p
+		}
+	}
+	if len(last) == 0 {
+		return ""
+	}
+	for _, p := range last {
+		if p.Exit.Value != 0 {
+			return "failed"
+		}
+	}
+	return "success"
+}
+
+// throttledShare is the share of periods from which on throttling is a finding.
+const throttledShare = 0.05
+
+func (b *build) verdicts(r *cimeter.Record) []cimeter.Verdict {
+	var v []cimeter.Verdict
+	for _, s := range r.Stages {
+		u := &s.Usage
+		if kills := u.OOMKills.Value + u.OOMKillsNested.Value; kills > 0 {
+			v = append(v, cimeter.Verdict{Kind: "oom", Stage: s.Name, Evidence: b.oomEvidence(&s, kills)})
+		}
+		if n, t := u.CPUPeriods.Value, u.CPUThrottledPeriods.Value; n > 0 && float64(t)/float64(n) > throttledShare {
+			v = append(v, cimeter.Verdict{Kind: "throttled", Stage: s.Name, Evidence: fmt.Sprintf(
+				"throttled in %d of %d periods (%.0f %%), for %.1f s", t, n, 100*float64(t)/float64(n), u.CPUThrottledSeconds.Value)})
+		}
+	}
+	if b.Disputed > 0 {
+		v = append(v, cimeter.Verdict{Kind: "disputed", Evidence: fmt.Sprintf(
+			"%d containers claimed this build and were not booked on it", b.Disputed)})
+	}
+	return v
+}
+
+func (b *build) oomEvidence(s *cimeter.Stage, kills uint64) string {
+	var lim cimeter.Limits
+	for _, p := range b.parts {
+		if p.Name == s.Name && p.Attempt == s.Attempt && p.Limits.MemoryBytes.Known {
+			lim = p.Limits
+		}
+	}
+	what := "a process was"
+	if kills > 1 {
+		what = fmt.Sprintf("%d processes were", kills)
+	}
+	m := s.Usage.MemoryBytes
+	switch {
+	case m != nil && m.Peak.Known && lim.MemoryBytes.Known:
+		return fmt.Sprintf("%s killed at %s of %s set by %s", what, mebibytes(m.Peak.Value), mebibytes(lim.MemoryBytes.Value), lim.MemorySetBy)
+	case m != nil && m.Peak.Known:
+		return fmt.Sprintf("%s killed at %s", what, mebibytes(m.Peak.Value))
+	}
+	return what + " killed"
+}
+
+func mebibytes(b uint64) string {
+	if b >= 1<<30 {
+		return fmt.Sprintf("%.2f GiB", float64(b)/(1<<30))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(b)/(1<<20))
+}
+
+// Drain ends everything at t: the agent stops. Builds that still run stay in
+// the ledger, for a checkpoint.
+func (l *Ledger) Drain(t time.Time) {
+	for _, b := range l.builds {
+		for s := range b.open {
+			s.part.tick(t, false)
+		}
+		b.tick(t, false)
+	}
+}

@@ -1,0 +1,332 @@
+package attrib
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/counter"
+	"github.com/cimeter/cimeter/internal/tally"
+)
+
+// Ledger books segments on builds. Make it with New.
+type Ledger struct {
+	opts   Options
+	builds map[string]*build
+	ticked time.Time
+	// attributed is the CPU time in nanoseconds booked on builds so far.
+	attributed uint64
+	machine    counter.Baseline // of the machine's CPU time
+}
+
+// New returns an empty ledger.
+func New(o Options) *Ledger {
+	return &Ledger{opts: o, builds: make(map[string]*build)}
+}
+
+// Builds returns the number of running builds.
+func (l *Ledger) Builds() int { return len(l.builds) }
+
+// AttributedCPU returns the CPU time in nanoseconds booked on builds so far.
+func (l *Ledger) AttributedCPU() uint64 { return l.attributed }
+
+// Open returns a new segment of a container whose cgroup was seen at t.
+// fromBirth says that its counters were 0 then; else its first sample is where
+// counting begins, and its build has a gap before it.
+func (l *Ledger) Open(container, path string, inode uint64, t time.Time, fromBirth bool) *Segment {
+	return &Segment{
+		data: SegmentState{
+			Container: container, Path: path, Inode: inode, Started: t, Part: -1,
+			Baseline: counter.Baseline{FromBirth: fromBirth},
+		},
+		part: &part{PartState: PartState{Started: t, Ticked: t}},
+	}
+}
+
+// Advance books what the segment spent since its last sample.
+func (l *Ledger) Advance(s *Segment, sample *cimeter.Sample) {
+	var d counter.Delta
+	s.data.Baseline.Advance(sample, &d)
+	resumed := s.resumed
+	s.resumed = false
+	s.part.book(&d, sample, !resumed)
+	if s.build == nil {
+		return
+	}
+	if resumed {
+		s.part.Account.Open = Interval{}
+		s.build.Account.Total.Add(&d)
+		return
+	}
+	s.build.Account.Add(&d)
+	l.attributed += d.Values[cimeter.CPUTotal]
+}
+
+// SetLimits notes what limits the segment's cgroup has.
+func (l *Ledger) SetLimits(s *Segment, lim cimeter.Limits) {
+	s.data.Limits = lim
+	s.part.Limits = lim
+}
+
+// Bind gives a segment to the build that id names. It may come late, even after
+// the segment's end. It refuses a segment whose identity is in doubt or that
+// claims a build of another group, and says why: cimeter.ErrConflict.
+func (l *Ledger) Bind(s *Segment, t time.Time, container string, id cimeter.Identity) error {
+	if s.build != nil {
+		s.build.Build = s.build.Build.Merge(id.Build)
+		return nil
+	}
+	b := l.builds[id.Build.Key]
+	if id.Doubt != "" {
+		if b != nil {
+			b.Disputed++
+		}
+		return fmt.Errorf("container %.12s claims build %s: %s: %w", s.data.Container, id.Build.Key, id.Doubt, cimeter.ErrConflict)
+	}
+	if b == nil {
+		if len(l.builds) >= maxBuilds {
+			return fmt.Errorf("build %s: %d builds run already: %w", id.Build.Key, maxBuilds, cimeter.ErrUnavailable)
+		}
+		b = l.begin(s.data.Started, id)
+	}
+	if id.Group != "" && b.Group != "" && id.Group != b.Group {
+		b.Disputed++
+		return fmt.Errorf("container %.12s claims build %s, which runs as %q, not %q: %w",
+			s.data.Container, id.Build.Key, b.Group, id.Group, cimeter.ErrConflict)
+	}
+	if b.Group == "" {
+		b.Group = id.Group
+	}
+	b.Build = b.Build.Merge(id.Build)
+	l.adopt(b, s, t, container, id)
+	return nil
+}
+
+func (l *Ledger) begin(t time.Time, id cimeter.Identity) *build {
+	b := &build{
+		BuildState: BuildState{
+			Build: id.Build, Group: id.Group, Started: t, Ticked: t, Ended: t,
+			Tracer:     Tracer{StepSeconds: l.opts.Interval.Seconds()},
+			Containers: make(map[string]bool),
+		},
+		open: make(map[*Segment]struct{}),
+	}
+	b.Build.Machine = l.opts.Machine
+	l.equip(b)
+	l.builds[id.Build.Key] = b
+	return b
+}
+
+// equip gives a build its counters and its stager.
+func (l *Ledger) equip(b *build) {
+	b.cell = l.opts.Tally.Build(tally.BuildLabels{
+		CI: b.Build.CI, Project: b.Build.Project, Machine: l.opts.Machine, Runner: b.Build.Runner.Key(),
+	})
+	b.cell.Started()
+	if l.opts.Stager != nil {
+		b.stager = l.opts.Stager(b.Build.CI)
+	}
+}
+
+// adopt makes s a segment of b.
+func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id cimeter.Identity) {
+	s.build = b
+	p := s.part
+	p.Segment, p.Role, p.Alongside = b.Segments, id.Role, id.Alongside
+	b.Segments++
+	l.attach(b, s)
+	b.Containers[s.data.Container] = true
+	b.Account.Add(&p.Account.Total)
+	l.attributed += p.Account.Total.Values[cimeter.CPUTotal]
+	if s.data.Started.Before(b.Started) {
+		b.Started = s.data.Started
+	}
+	if s.data.Ended.IsZero() {
+		b.open[s] = struct{}{}
+	} else if s.data.Ended.After(b.Ended) {
+		b.Ended = s.data.Ended
+	}
+	if !s.data.Baseline.FromBirth {
+		b.gap(cimeter.Gap{To: s.data.Started, Reason: cimeter.GapBeforeAgent})
+	}
+	if id.Stage != "" {
+		attempt := 1
+		if id.Role != cimeter.RoleCache && id.Role != cimeter.RoleWait {
+			attempt = b.attempt(id.Stage, p.Started)
+		}
+		l.decide(b, p, StageName{Name: id.Stage, Attempt: attempt, Source: cimeter.BoundaryContainer})
+		return
+	}
+	b.tell(Evidence{Kind: "started", Segment: p.Segment, Role: id.Role, Container: container})
+	if !s.data.Ended.IsZero() {
+		b.tell(Evidence{Kind: "ended", Segment: p.Segment, Exit: p.Exit})
+	}
+	l.resolve(b, t)
+}
+
+func (l *Ledger) attach(b *build, s *Segment) {
+	s.data.Part = len(b.parts)
+	b.parts = append(b.parts, s.part)
+}
+
+func (l *Ledger) decide(b *build, p *part, n StageName) {
+	p.decide(n, l.opts.Tally.Stage(tally.Labels{
+		CI: b.Build.CI, Project: b.Build.Project, Machine: l.opts.Machine, Runner: b.Build.Runner.Key(), Stage: n.Name,
+	}))
+}
+
+// resolve decides the names of a build's parts that its stager is sure of, or
+// that have waited long enough.
+func (l *Ledger) resolve(b *build, t time.Time) {
+	for _, p := range b.parts {
+		if p.Decided || p.Split {
+			continue
+		}
+		n := StageName{Name: "job", Attempt: 1, Source: cimeter.BoundaryContainer, Final: true}
+		if b.stager != nil {
+			n = b.stager.Stage(p.Segment)
+		} else {
+			n.Attempt = b.attempt(n.Name, p.Started)
+		}
+		if n.Name != "" && (n.Final || t.Sub(p.Started) >= decideAfter) {
+			l.decide(b, p, n)
+		}
+	}
+}
+
+// Command notes that a process in the segment is one that the CI runner runs in
+// the given stage.
+func (l *Ledger) Command(s *Segment, t time.Time, stage string) {
+	if s.build == nil || s.part.Split {
+		return
+	}
+	s.build.tell(Evidence{Kind: "command", Segment: s.part.Segment, Stage: stage})
+	l.resolve(s.build, t)
+}
+
+// JobList notes that the runner's list of jobs showed the segment's build in the
+// given stage; the list was asked for while the segment ran.
+func (l *Ledger) JobList(s *Segment, t time.Time, stage string) {
+	if s.build == nil || s.part.Split {
+		return
+	}
+	s.build.tell(Evidence{Kind: "job_list", Segment: s.part.Segment, Stage: stage})
+	l.resolve(s.build, t)
+}
+
+// Split ends the segment's stage at t and begins another within it. The caller
+// has just advanced the segment by a sample read at the boundary.
+func (l *Ledger) Split(s *Segment, t time.Time, stage string, source cimeter.Boundary, sample *cimeter.Sample) {
+	b := s.build
+	if b == nil || len(b.parts) >= maxParts || s.part.Decided && s.part.Name == stage {
+		return
+	}
+	old := s.part
+	old.end(t)
+	peak, _ := sample.Gauge(cimeter.MemoryPeak)
+	s.part = &part{PartState: PartState{
+		Segment: old.Segment, Role: old.Role, Alongside: old.Alongside, Split: true,
+		Started: t, Ticked: t, Limits: old.Limits, PeakBase: peak,
+	}}
+	l.attach(b, s)
+	l.decide(b, s.part, StageName{Name: stage, Attempt: b.attempt(stage, t), Source: source})
+}
+
+// Close ends the segment at t, after its last sample. exit may come later: SetExit.
+func (l *Ledger) Close(s *Segment, t time.Time, exit cimeter.Opt[int]) {
+	if !s.data.Ended.IsZero() {
+		return
+	}
+	s.data.Ended = t
+	s.part.Exit = exit
+	s.part.end(t)
+	if b := s.build; b != nil {
+		delete(b.open, s)
+		if t.After(b.Ended) {
+			b.Ended = t
+		}
+		b.tell(Evidence{Kind: "ended", Segment: s.part.Segment, Exit: exit})
+		l.resolve(b, t)
+	}
+}
+
+// SetExit notes the exit code of a segment's container.
+func (l *Ledger) SetExit(s *Segment, t time.Time, code int) {
+	if s.part.Exit.Known {
+		return
+	}
+	s.part.Exit = cimeter.Some(code)
+	if b := s.build; b != nil && !s.data.Ended.IsZero() {
+		b.tell(Evidence{Kind: "ended", Segment: s.part.Segment, Exit: s.part.Exit})
+		l.resolve(b, t)
+	}
+}
+
+// Known notes that a container of the build exists: the build is not over
+// before it is gone, or quiet for long.
+func (l *Ledger) Known(key, container string) {
+	if b := l.builds[key]; b != nil {
+		b.Containers[container] = true
+	}
+}
+
+// Gone notes that a container was removed.
+func (l *Ledger) Gone(container string) {
+	for _, b := range l.builds {
+		delete(b.Containers, container)
+	}
+}
+
+// Gap marks a hole in a build: something of it was not seen.
+func (l *Ledger) Gap(key string, g cimeter.Gap) {
+	if b := l.builds[key]; b != nil {
+		b.gap(g)
+	}
+}
+
+// GapAll marks a hole in every running build.
+func (l *Ledger) GapAll(g cimeter.Gap) {
+	for _, b := range l.builds {
+		b.gap(g)
+	}
+}
+
+// Tick ends an interval of every running segment and build at t. machineCPU is
+// how long the machine's CPUs have been busy since boot, in nanoseconds, where
+// known.
+func (l *Ledger) Tick(t time.Time, machineCPU cimeter.Opt[uint64]) {
+	limit := max(5*l.opts.Interval, 5*time.Second)
+	paused := !l.ticked.IsZero() && t.Sub(l.ticked) > limit
+	for _, b := range l.builds {
+		paused := paused && !b.Ticked.After(l.ticked)
+		if paused {
+			b.gap(cimeter.Gap{From: b.Ticked, To: t, Reason: cimeter.GapLongInterval})
+		}
+		for s := range b.open {
+			s.part.tick(t, paused)
+		}
+		b.tick(t, paused)
+		l.resolve(b, t)
+	}
+	l.cover(machineCPU)
+	l.ticked = t
+}
+
+// cover adds an interval to the coverage of every running build.
+func (l *Ledger) cover(machineCPU cimeter.Opt[uint64]) {
+	var s cimeter.Sample
+	if machineCPU.Known {
+		s.SetCounter(cimeter.CPUTotal, machineCPU.Value)
+	}
+	s.SetCounter(cimeter.CPUUser, l.attributed) // rides along: the rise of what was attributed
+	var d counter.Delta
+	l.machine.Advance(&s, &d)
+	busy, ok := d.Get(cimeter.CPUTotal)
+	if !ok {
+		return
+	}
+	for _, b := range l.builds {
+		b.MachineCPU += busy
+		b.CPU += d.Values[cimeter.CPUUser]
+	}
+}
