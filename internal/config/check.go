@@ -246,12 +246,10 @@ var templateGroup = regexp.MustCompile(`\$(?:\{([^}]*)\}|(\w+)|)`)
 // name groups of its own patterns.
 func (d *decoder) rule(path string, r *Rule) {
 	groups := map[string]bool{}
-	given := 0
 	add := func(p Pattern) {
 		if p.Regexp == nil {
 			return
 		}
-		given++
 		for _, n := range p.SubexpNames() {
 			groups[n] = n != ""
 		}
@@ -268,7 +266,13 @@ func (d *decoder) rule(path string, r *Rule) {
 			d.problem(path+".match.env."+name, "", "want "+wanted("variable"))
 		}
 	}
-	if given == 0 {
+	// A pattern that does not compile is given too, and has its own problem.
+	given := false
+	for p := range d.sources {
+		m, ok := strings.CutPrefix(p, path+".match.")
+		given = given || ok && m != "labels" && m != "env"
+	}
+	if !given {
 		d.problem(path+".match", "", "nothing to match: want at least one pattern")
 	}
 	for _, field := range []string{"ci", "project"} {

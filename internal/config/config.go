@@ -38,7 +38,7 @@ type Log struct {
 // Agent holds the settings of the metering role.
 type Agent struct {
 	Interval      time.Duration `yaml:"interval" min:"100ms" max:"5m" doc:"Time between two samples of a running container. Totals do not depend on it; maxima and deviations do."`
-	FullEvery     int           `yaml:"full_every" min:"1" max:"1000" doc:"Every how many rounds the dear files (memory.stat, IO, pressure) are read too."`
+	FullEvery     int           `yaml:"full_every" min:"1" max:"1000" doc:"Every how many rounds the dear readings, such as memory.stat, are taken too."`
 	Grace         time.Duration `yaml:"grace" min:"0s" max:"10m" doc:"How long nothing of a build must run before it counts as over, where no container tells its end."`
 	Docker        Docker        `yaml:"docker" doc:"The Docker Engine that CI runners use."`
 	CgroupRoot    string        `yaml:"cgroup_root" check:"path" doc:"Mount point of the cgroup file systems; /host/sys/fs/cgroup in a container."`

@@ -110,6 +110,10 @@ func (d *decoder) node(path string, n *yaml.Node, v reflect.Value, tag reflect.S
 					v.Set(reflect.MakeMap(v.Type()))
 				}
 				e := reflect.New(v.Type().Elem()).Elem()
+				if val.Tag == "!!null" {
+					d.problem(child, "", "nothing given: want "+kindWanted(e, ""))
+					return
+				}
 				d.node(child, val, e, "")
 				v.SetMapIndex(reflect.ValueOf(key), e)
 			})
