@@ -1,0 +1,255 @@
+// Package docker tells what a Docker Engine says of its containers: the list,
+// one inspection, the stream of events.
+//
+// It owns the official client and calls nothing but version, events, list and
+// inspect: every one a read. It makes one attempt of each and returns errors;
+// following a daemon that goes away is the caller's. Of a container's
+// environment only the variables named in Options ever leave it.
+//
+// The entry point is [Open]. A Client is safe for concurrent use.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/events"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+
+	"github.com/cimeter/cimeter"
+)
+
+// Options say which daemon to ask and what to take from it.
+type Options struct {
+	// Host is the daemon's address, such as unix:///var/run/docker.sock; "" takes
+	// the environment's (DOCKER_HOST and its TLS variables) or the default.
+	Host string
+	// Variables are the names of the environment variables that may be read out
+	// of a container.
+	Variables []string
+}
+
+// Client asks one Docker Engine.
+type Client struct {
+	api       *client.Client
+	host      string
+	variables map[string]bool
+}
+
+// Open returns a client. It does not connect: the daemon may start later.
+func Open(o Options) (*Client, error) {
+	opts := []client.Opt{client.FromEnv}
+	if o.Host != "" {
+		opts = []client.Opt{client.WithHost(o.Host)}
+	}
+	api, err := client.New(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("docker host %q: %w: want unix:///path, tcp://host:port or ssh-free equivalents", redact(o.Host), cimeter.ErrInvalid)
+	}
+	c := &Client{api: api, host: api.DaemonHost(), variables: make(map[string]bool)}
+	for _, v := range o.Variables {
+		c.variables[v] = true
+	}
+	return c, nil
+}
+
+// Host returns the daemon's address, without user and password.
+func (c *Client) Host() string { return redact(c.host) }
+
+// Close closes idle connections.
+func (c *Client) Close() error { return c.api.Close() }
+
+// Version returns the daemon's version, such as 20.10.24.
+func (c *Client) Version(ctx context.Context) (string, error) {
+	v, err := c.api.ServerVersion(ctx, client.ServerVersionOptions{})
+	if err != nil {
+		return "", c.wrap("version", err)
+	}
+	return v.Version, nil
+}
+
+// List returns all containers, running or not, without their environments.
+func (c *Client) List(ctx context.Context) ([]cimeter.Container, error) {
+	l, err := c.api.ContainerList(ctx, client.ContainerListOptions{All: true})
+	if err != nil {
+		return nil, c.wrap("list containers", err)
+	}
+	out := make([]cimeter.Container, 0, len(l.Items))
+	for i := range l.Items {
+		out = append(out, fromSummary(&l.Items[i]))
+	}
+	return out, nil
+}
+
+func fromSummary(s *container.Summary) cimeter.Container {
+	k := cimeter.Container{
+		ID: s.ID, Image: s.Image, Labels: s.Labels, NetworkMode: s.HostConfig.NetworkMode,
+		CreatedAt: time.Unix(s.Created, 0), Running: s.State == container.StateRunning || s.State == container.StatePaused,
+	}
+	if len(s.Names) > 0 {
+		k.Name = strings.TrimPrefix(s.Names[0], "/")
+	}
+	if s.NetworkSettings != nil {
+		k.Networks = names(s.NetworkSettings.Networks)
+	}
+	return k
+}
+
+// Inspect returns one container with its allow-listed variables.
+// cimeter.ErrNotFound: there is none of this id.
+func (c *Client) Inspect(ctx context.Context, id string) (cimeter.Container, error) {
+	r, err := c.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err != nil {
+		return cimeter.Container{}, c.wrap("inspect "+short(id), err)
+	}
+	return c.fromInspect(&r.Container), nil
+}
+
+func (c *Client) fromInspect(r *container.InspectResponse) cimeter.Container {
+	k := cimeter.Container{ID: r.ID, Name: strings.TrimPrefix(r.Name, "/"), Env: map[string]string{}}
+	k.CreatedAt, _ = time.Parse(time.RFC3339Nano, r.Created)
+	if s := r.State; s != nil {
+		k.Pid, k.Running = s.Pid, s.Running
+		if t, err := time.Parse(time.RFC3339Nano, s.StartedAt); err == nil && t.Year() > 1 {
+			k.StartedAt = t
+		}
+	}
+	if f := r.Config; f != nil {
+		k.Image, k.Labels = f.Image, f.Labels
+		for _, kv := range f.Env {
+			if name, value, ok := strings.Cut(kv, "="); ok && c.variables[name] {
+				k.Env[name] = strings.Clone(value)
+			}
+		}
+	}
+	if h := r.HostConfig; h != nil {
+		k.NetworkMode, k.CgroupParent = string(h.NetworkMode), h.CgroupParent
+	}
+	if n := r.NetworkSettings; n != nil {
+		k.Networks = names(n.Networks)
+	}
+	return k
+}
+
+func names(m map[string]*network.EndpointSettings) []string {
+	var out []string
+	for n := range m {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Kind is what happened to a container.
+type Kind uint8
+
+// The kinds of events.
+const (
+	Created Kind = iota + 1
+	Started
+	Died      // Exit is its exit code
+	Killed    // out of memory: the kernel killed a process of it
+	Destroyed // it does not exist any more
+)
+
+// Event is one thing that happened to a container.
+type Event struct {
+	Kind      Kind
+	At        time.Time         // by the daemon's clock
+	Container cimeter.Container // id, name, image and labels only
+	Exit      cimeter.Opt[int]
+}
+
+// Follow calls fn for each event from since on (the zero time: from now on)
+// until ctx ends or the stream breaks, and returns why it ended: never nil.
+// connected is called once the daemon has answered.
+func (c *Client) Follow(ctx context.Context, since time.Time, connected func(), fn func(Event)) error {
+	f := make(client.Filters).Add("type", string(events.ContainerEventType)).
+		Add("event", "create", "start", "die", "oom", "destroy")
+	o := client.EventsListOptions{Filters: f}
+	if !since.IsZero() {
+		o.Since = strconv.FormatInt(since.Unix(), 10) + "." + fmt.Sprintf("%09d", since.Nanosecond())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := c.api.Events(ctx, o)
+	select {
+	case err := <-r.Err:
+		return c.wrap("events", err)
+	default:
+	}
+	connected()
+	for {
+		select {
+		case m := <-r.Messages:
+			if e, ok := event(&m); ok {
+				fn(e)
+			}
+		case err := <-r.Err:
+			return c.wrap("events", err)
+		}
+	}
+}
+
+var kinds = map[events.Action]Kind{
+	events.ActionCreate: Created, events.ActionStart: Started, events.ActionDie: Died,
+	events.ActionOOM: Killed, events.ActionDestroy: Destroyed,
+}
+
+func event(m *events.Message) (Event, bool) {
+	kind, ok := kinds[m.Action]
+	if !ok || m.Actor.ID == "" {
+		return Event{}, false
+	}
+	e := Event{Kind: kind, At: time.Unix(0, m.TimeNano), Container: cimeter.Container{
+		ID: m.Actor.ID, Name: m.Actor.Attributes["name"], Image: m.Actor.Attributes["image"], Labels: m.Actor.Attributes,
+	}}
+	if code, err := strconv.Atoi(m.Actor.Attributes["exitCode"]); err == nil && kind == Died {
+		e.Exit = cimeter.Some(code)
+	}
+	for _, a := range []string{"name", "image", "exitCode", "execDuration", "signal"} {
+		delete(e.Container.Labels, a) // the daemon's own attributes, not labels
+	}
+	return e, true
+}
+
+// wrap names the daemon and what was asked, and tells a caller what it may act on.
+func (c *Client) wrap(what string, err error) error {
+	code := cimeter.ErrUnavailable
+	switch {
+	case errors.Is(err, context.Canceled):
+		code = context.Canceled
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("docker at %s: %s: the daemon closed the stream: %w", c.Host(), what, cimeter.ErrUnavailable)
+	case errdefs.IsNotFound(err):
+		code = cimeter.ErrNotFound
+	case errdefs.IsPermissionDenied(err) || errdefs.IsUnauthorized(err):
+		code = cimeter.ErrUnauthorized
+	}
+	return fmt.Errorf("docker at %s: %s: %v: %w", c.Host(), what, err, code)
+}
+
+func redact(host string) string {
+	if u, err := url.Parse(host); err == nil && u.User != nil {
+		u.User = url.User("xxxxx")
+		return u.String()
+	}
+	return host
+}
+
+func short(id string) string {
+	if len(id) > 12 {
+		return id[:12]
+	}
+	return id
+}
