@@ -1,0 +1,102 @@
+package gitlab
+
+import (
+	"bytes"
+
+	"github.com/cimeter/cimeter/internal/ci"
+)
+
+// maxArgs bounds how many arguments of a command line are looked at: options
+// of the program itself may stand before its sub-command.
+const maxArgs = 16
+
+// subcommands of gitlab-runner-helper (and of gitlab-runner, where it is its own
+// helper), with the stage that runs each (shells/abstract.go). "" tells no stage.
+var subcommands = [...]struct{ name, stage string }{
+	{"cache-extractor", StageRestoreCache},
+	{"cache-archiver", StageArchive},
+	{"artifacts-downloader", StageDownload},
+	{"artifacts-uploader", StageUpload},
+	{"cache-init", StagePrepareExecutor},
+	{"health-check", StagePrepareExecutor},
+	{"read-logs", ""},
+	{"proxy-exec", ""},
+	{"steps", ""},
+	{"run", ""},
+}
+
+// StageOfCommand tells the stage of a job that a process belongs to by its
+// command line: the arguments, each ended by a zero byte, as in /proc/<pid>/cmdline.
+// ok is false for a command that tells none.
+//
+// A cache-archiver says archive_cache and an artifacts-uploader
+// upload_artifacts whatever became of the script: [Stages] tells which of the two
+// stages it is, and [OfOutcome] for callers that know.
+//
+// The command line is only compared. It may hold a token and nothing of it is kept:
+// stage is a constant of this package.
+func StageOfCommand(cmdline []byte) (stage string, ok bool) {
+	program, rest, _ := bytes.Cut(cmdline, []byte{0})
+	program = program[bytes.LastIndexByte(program, '/')+1:]
+	switch string(program) {
+	case "git", "git-lfs", "git-remote-http", "git-remote-https":
+		return StageGetSources, true
+	case "gitlab-runner-helper", "gitlab-runner":
+		return subcommand(rest)
+	}
+	return scriptPath(cmdline)
+}
+
+func subcommand(args []byte) (stage string, ok bool) {
+	for range maxArgs {
+		arg, rest, more := bytes.Cut(args, []byte{0})
+		for _, c := range subcommands {
+			if string(arg) == c.name {
+				return c.stage, c.stage != ""
+			}
+		}
+		if !more {
+			return "", false
+		}
+		args = rest
+	}
+	return "", false
+}
+
+// scriptPath finds /scripts-<project id>-<job id>/<stage> at the end of an
+// argument: how the Kubernetes executor names the scripts of its stages.
+func scriptPath(args []byte) (stage string, ok bool) {
+	for range maxArgs {
+		arg, rest, more := bytes.Cut(args, []byte{0})
+		if i := bytes.LastIndex(arg, []byte("/scripts-")); i >= 0 {
+			ids, name, _ := bytes.Cut(arg[i+len("/scripts-"):], []byte{'/'})
+			project, job, _ := bytes.Cut(ids, []byte{'-'})
+			if ci.IsDecimal(string(project)) && ci.IsDecimal(string(job)) {
+				for _, known := range stepNames {
+					if string(name) == known {
+						return known, true
+					}
+				}
+			}
+		}
+		if !more {
+			return "", false
+		}
+		args = rest
+	}
+	return "", false
+}
+
+// OfOutcome returns the stage of a command, as [StageOfCommand] tells it, for a
+// job whose script failed or did not.
+func OfOutcome(stage string, failed bool) string {
+	switch {
+	case stage == StageArchive && failed:
+		return StageArchiveFailure
+	case stage == StageUpload && failed:
+		return StageUploadFailure
+	case stage == StageUpload:
+		return StageUploadSuccess
+	}
+	return stage
+}
