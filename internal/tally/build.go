@@ -12,7 +12,8 @@ type Build struct {
 	labels  BuildLabels
 	bounds  *buildBounds
 	running atomic.Int64
-	ended   []ended // by result, in the catalogue's order; the last is unknown
+	ended   []ended     // by result, in the catalogue's order; the last is unknown
+	told    atomic.Bool // a result was known
 	queue   lazyHistogram
 }
 
@@ -40,6 +41,9 @@ func (b *Build) Ended(result string, durationSeconds float64, queueSeconds cimet
 	if i < 0 {
 		i = len(b.bounds.results) - 1
 	}
+	if i < len(b.bounds.results)-1 && !b.told.Load() {
+		b.told.Store(true)
+	}
 	e := &b.ended[i]
 	e.count.Add(1)
 	e.duration.get(b.bounds.duration).observe(durationSeconds)
@@ -56,8 +60,17 @@ func (b *Build) Abandoned() { b.running.Add(-1) }
 // Running returns how many builds run now.
 func (b *Build) Running() int64 { return max(0, b.running.Load()) }
 
-// Count returns how many builds ended with result i of the catalogue.
-func (b *Build) Count(i int) uint64 { return b.ended[i].count.Load() }
+// Count returns how many builds ended with result i of the catalogue, and
+// whether that can be told: no build failed only where something tells results.
+// So a result's series is there, with 0, before the first build ends that way,
+// and a rate over it misses none.
+func (b *Build) Count(i int) (uint64, bool) {
+	n, known := b.ended[i].count.Load(), false
+	if i < len(b.ended)-1 {
+		known = b.told.Load()
+	}
+	return n, known || n > 0
+}
 
 // Duration returns how long builds with result i took, or nil without any.
 func (b *Build) Duration(i int) *Histogram { return b.ended[i].duration.p.Load() }

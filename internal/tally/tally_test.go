@@ -124,12 +124,35 @@ func TestBuild(t *testing.T) {
 		t.Errorf("%d run: want 0", b.Running())
 	}
 	for i, want := range []uint64{1, 1, 1, 2} {
-		if b.Count(i) != want || b.Duration(i).Bucket(2) != want {
-			t.Errorf("result %d: %d ended, %d took 10 s: want %d", i, b.Count(i), b.Duration(i).Bucket(2), want)
+		if n, _ := b.Count(i); n != want || b.Duration(i).Bucket(2) != want {
+			t.Errorf("result %d: %d ended, %d took 10 s: want %d", i, n, b.Duration(i).Bucket(2), want)
 		}
 	}
 	if q := b.Queue(); q.Bucket(1) != 1 || q.Sum() != 2 {
 		t.Errorf("queue: %d within 3 s, sum %g: want 1 and 2", q.Bucket(1), q.Sum())
+	}
+}
+
+// Where nothing tells results, none is claimed to be 0.
+func TestBuild_Count(t *testing.T) {
+	b := tally.New(tally.Options{}).Build(tally.BuildLabels{CI: "drone"})
+	known := func() (all [4]bool) {
+		for i := range all {
+			_, all[i] = b.Count(i)
+		}
+		return all
+	}
+	end := func(result string) { b.Started(); b.Ended(result, 1, cimeter.Opt[float64]{}) }
+	if got := known(); got != [4]bool{} {
+		t.Errorf("before any end: %v", got)
+	}
+	end("")
+	if got := known(); got != [4]bool{3: true} {
+		t.Errorf("after an unknown end: %v: want only unknown", got)
+	}
+	end("success")
+	if got := known(); got != [4]bool{true, true, true, true} {
+		t.Errorf("after a success: %v: want all", got)
 	}
 }
 

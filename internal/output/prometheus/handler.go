@@ -1,0 +1,38 @@
+package prometheus
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// ServeHTTP answers GET and HEAD with all metrics in the format that the
+// request's Accept headers prefer. Over four at once it answers 503: a scraper
+// that asks again while its last question is being answered gains nothing.
+func (e *Encoder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "method not allowed: want GET or HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	select {
+	case e.serving <- struct{}{}:
+		defer func() { <-e.serving }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many scrapes at once: want at most "+strconv.Itoa(maxScrapes), http.StatusServiceUnavailable)
+		return
+	}
+	format, contentType := Negotiate(r.Header.Get("Accept"))
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Add("Vary", "Accept")
+	if r.Method == http.MethodHead {
+		return
+	}
+	// An error is the connection's, and nobody is left to tell.
+	_ = e.Encode(response{w}, format)
+}
+
+// response is told when all of the body comes in one piece.
+type response struct{ http.ResponseWriter }
+
+func (r response) whole(n int) { r.Header().Set("Content-Length", strconv.Itoa(n)) }
