@@ -1,0 +1,256 @@
+package summary
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/display"
+)
+
+// TextOptions say for what terminal a text is.
+type TextOptions struct {
+	UTF8  bool   // the locale is UTF-8; else the text is ASCII
+	Width int    // columns; at least 80, more widens the column of stages up to 40
+	URL   string // the build's page, as the last line; it alone may be longer than Width
+}
+
+// maxRows bounds the rows of stages, and maxNotes those after the totals: what
+// is longer is not read in a job's log.
+const (
+	maxRows     = 30
+	maxNotes    = 5
+	nameColumns = 17 // of the first column in a receipt of 80
+)
+
+// Text writes the receipt: a line, a row for each stage, the totals, and what
+// there is to say. A build of one stage gets bars instead of the one row.
+func Text(w io.Writer, r *cimeter.Record, o TextOptions) error {
+	t := text{r: r, o: o, mark: cut, name: nameColumns}
+	if o.UTF8 {
+		t.mark = "…"
+	}
+	if o.Width > Columns {
+		t.name = min(40, t.name+o.Width-Columns)
+	}
+	t.line("%s", first(r))
+	if len(r.Stages) > 1 {
+		t.receipt()
+	} else {
+		t.bars()
+	}
+	if o.URL != "" {
+		t.b.WriteString(t.clean(o.URL) + "\n")
+	}
+	_, err := io.WriteString(w, t.b.String())
+	return err
+}
+
+type text struct {
+	b    strings.Builder
+	r    *cimeter.Record
+	o    TextOptions
+	mark string // of what was cut
+	name int    // columns of the first column
+}
+
+func (t *text) clean(s string) string {
+	if t.o.UTF8 {
+		return display.Clean(s)
+	}
+	return display.ASCII(s)
+}
+
+// line writes one line, cut to the width whatever is in it.
+func (t *text) line(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	t.b.WriteString(display.Fit(t.clean(strings.TrimRight(line, " ")), Columns+t.name-nameColumns, t.mark) + "\n")
+}
+
+// receipt is the table, layout A of the design of summaries.
+func (t *text) receipt() {
+	r := t.r
+	var c columns
+	c.disk, c.net, c.memory = mib, mib, mib
+	for _, u := range append(stageUsages(r), &r.Usage) {
+		c.fit(u)
+	}
+	t.line("%s   time s    cpu s    avg   max    sd%9s%9s%8s", display.Pad("stage", t.name, t.mark),
+		"mem "+unitName(c.memory), "disk "+unitName(c.disk), "net "+unitName(c.net))
+	rows := 0
+	for _, alongside := range []bool{false, true} {
+		for i := range r.Stages {
+			if s := &r.Stages[i]; s.Alongside == alongside {
+				if rows++; rows <= maxRows {
+					t.row(stageName(s), wall(&s.Usage, s.StartedAt, s.EndedAt), &s.Usage, c)
+				}
+			}
+		}
+	}
+	if rows > maxRows {
+		t.line("... and %d more stages", rows-maxRows)
+	}
+	t.row("total", wall(&r.Usage, r.StartedAt, r.EndedAt), &r.Usage, c)
+	if s := ioLine(&r.Usage); s != "" {
+		t.line("disk   %s", s)
+	}
+	if s := netLine(&r.Usage); s != "" {
+		t.line("net    %s", s)
+	}
+	if s := strings.Join(circumstances(r), "   "); s != "" {
+		t.line("%s", s)
+	}
+	for _, n := range notes(r) {
+		t.line("%-6s %s", n.label, n.text)
+	}
+}
+
+func (t *text) row(name string, time opt, u *cimeter.Usage, c columns) {
+	var avg, largest, sd opt
+	if s := u.CPUCores; s != nil {
+		avg, largest, sd = some(s.Avg), some(s.Max), s.StdDev
+	}
+	t.line("%s%s%s%s%s%s%s%s%s", display.Pad(t.clean(name), t.name, t.mark),
+		column(time, 9, 1), column(u.CPUSeconds.Total, 9, 1),
+		column(avg, 7, 2), column(largest, 6, 2), column(sd, 6, 2),
+		inUnit(peak(u), c.memory, 9, 0), inUnit(disk(u), c.disk, 9, 1), inUnit(net(u), c.net, 8, 1))
+}
+
+// columns are the units of the columns in bytes: one for all rows.
+type columns struct{ memory, disk, net float64 }
+
+// fit takes a larger unit where a value would not fit its column.
+func (c *columns) fit(u *cimeter.Usage) {
+	for _, f := range []struct {
+		unit *float64
+		v    opt
+	}{{&c.memory, peak(u)}, {&c.disk, disk(u)}, {&c.net, net(u)}} {
+		for *f.unit < 1024*gib && f.v.Value/(*f.unit) >= 99999 {
+			*f.unit *= 1024
+		}
+	}
+}
+
+func unitName(u float64) string {
+	switch u {
+	case mib:
+		return "MiB"
+	case gib:
+		return "GiB"
+	}
+	return "TiB"
+}
+
+func inUnit(v opt, u float64, width, decimals int) string {
+	switch {
+	case v.Value == 0:
+		decimals = 0 // a plain 0 tells nothing from little
+	case u > mib:
+		decimals = 1
+	}
+	v.Value /= u
+	return column(v, width, decimals)
+}
+
+// stageName is the name in a table: what ran alongside has a plus, a retried
+// stage its attempt.
+func stageName(s *cimeter.Stage) string {
+	name := s.Name
+	if s.Alongside {
+		name = "+ " + strings.TrimPrefix(name, "service:")
+	}
+	if s.Attempt > 1 {
+		name += fmt.Sprintf(" (%d)", s.Attempt)
+	}
+	return name
+}
+
+func stageUsages(r *cimeter.Record) []*cimeter.Usage {
+	us := make([]*cimeter.Usage, 0, len(r.Stages)+1)
+	for i := range r.Stages {
+		us = append(us, &r.Stages[i].Usage)
+	}
+	return us
+}
+
+// bars is layout B: for a build of one stage, at a glance against the limits.
+func (t *text) bars() {
+	r := t.r
+	if s := identity(r); s != "" {
+		t.line("  %s", s)
+	}
+	cores := r.Usage.CPUCores
+	limit, limited := cpuLimit(r)
+	switch {
+	case cores == nil:
+		t.line("  CPU     %s", dash)
+	case limited && limit > 0:
+		t.line("  CPU     %s %3.0f %% of %s cores, max %.2f", bar(cores.Avg/limit), 100*cores.Avg/limit, short(limit), cores.Max)
+	default:
+		t.line("  CPU     avg %.2f, max %.2f cores", cores.Avg, cores.Max)
+	}
+	p := peak(&r.Usage)
+	limit, limited = memoryLimit(r)
+	switch {
+	case !p.Known:
+		t.line("  memory  %s", dash)
+	case limited && limit > 0:
+		t.line("  memory  %s %3.0f %% of %s (peak)", bar(p.Value/limit), 100*p.Value/limit, size(limit))
+	default:
+		t.line("  memory  %s (peak)", size(p.Value))
+	}
+	t.labelled("disk", ioParts(&r.Usage))
+	t.labelled("net", strings.Split(netLine(&r.Usage), "; "))
+	if s := circumstances(r); len(s) > 0 {
+		for i := range s {
+			s[i] = strings.Join(strings.Fields(s[i]), " ")
+		}
+		t.line("  %s", strings.Join(s, ", "))
+	}
+	for _, n := range notes(r) {
+		t.line("  * %s", n.text)
+	}
+}
+
+// labelled writes a part a line, the first of them labelled.
+func (t *text) labelled(label string, parts []string) {
+	if len(parts) == 0 || parts[0] == "" {
+		parts = []string{dash}
+	}
+	for _, p := range parts {
+		t.line("  %-7s %s", label, p)
+		label = ""
+	}
+}
+
+// bar draws a share of 0 to 1 in 40 columns and its brackets.
+func bar(share float64) string {
+	n := min(40, max(0, int(share*40)))
+	return "[" + strings.Repeat("#", n) + strings.Repeat(" ", 40-n) + "]"
+}
+
+// identity is: build-and-test #4242 on ci-7 (docker-1), 4 m 13 s, queued 3.1 s.
+func identity(r *cimeter.Record) string {
+	var words []string
+	if r.Name != "" {
+		words = append(words, name(r.Name, 24))
+	}
+	if r.Number != "" {
+		words = append(words, "#"+name(r.Number, 12))
+	}
+	if r.Machine != "" {
+		words = append(words, "on", name(r.Machine, 16))
+	}
+	if r.Runner.Name != "" {
+		words = append(words, "("+name(r.Runner.Name, 12)+")")
+	}
+	var parts []string
+	if len(words) > 0 {
+		parts = append(parts, strings.Join(words, " "))
+	}
+	if w := wall(&r.Usage, r.StartedAt, r.EndedAt); w.Known {
+		parts = append(parts, seconds(w.Value))
+	}
+	return strings.Join(parts, ", ")
+}
