@@ -1,0 +1,44 @@
+# The project's commands. `make run` and `make test` are all that most need.
+GO ?= go
+# The version comes from git; a checkout without git still builds.
+VCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
+export CGO_ENABLED = 0
+
+.PHONY: all build run test vet lint bench fuzz e2e golden clean
+all: build
+
+build: ## the static binary: bin/cimeter
+	$(GO) build -trimpath -buildvcs=$(VCS) -o bin/cimeter ./cmd/cimeter
+
+run: build ## meter a sample build (cimeter vetting, compiling and testing a part of itself)
+	scripts/sample-build.sh bin/cimeter
+
+test: ## everything that must hold; installs what it needs
+	scripts/setup.sh
+	$(MAKE) --no-print-directory vet
+	$(GO) test -timeout 30m ./...
+
+vet: ## what is quick to see
+	$(GO) vet ./...
+	@bad=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); \
+	if [ -n "$$bad" ]; then echo "not formatted (gofmt -w): $$bad" >&2; exit 1; fi
+
+lint: vet ## the same and staticcheck
+	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+bench: ## benchmarks; those of the agent print ratios
+	scripts/setup.sh
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fuzz: ## every fuzz target for FUZZTIME each
+	scripts/fuzz.sh $${FUZZTIME:-30s}
+
+e2e: ## only the tests on real daemons and kernels
+	scripts/setup.sh
+	$(GO) test -count=1 -timeout 30m ./e2e/...
+
+golden: ## rewrite what is rendered from the code: docs, dependency list
+	$(GO) test ./internal/config ./internal/catalog ./internal/archtest -update
+
+clean:
+	rm -rf bin

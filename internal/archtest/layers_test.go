@@ -1,0 +1,74 @@
+package archtest
+
+// layer is the kind of a package. It decides what a package may do besides
+// importing what its row names.
+type layer int
+
+const (
+	// domain: plain data and its arithmetic; value packages of the standard
+	// library only.
+	domain layer = iota
+	// pure: no input or output, no clock, no goroutine, no logger. What it
+	// needs is a parameter, so that a test of it is a table.
+	pure
+	// adapter: one outside thing; one try and an error. It imports the domain
+	// and pure packages, never another adapter: what joins two of them is a role.
+	adapter
+	// support: a leaf that any upper layer may use; imports nothing of ours.
+	support
+	// role: goroutines, schedule, retry, limits, and the log.
+	role
+	// wiring: flags to options to roles.
+	wiring
+	// testing: imported by tests only.
+	testing_
+)
+
+// row says what a package may import besides the root and the standard library.
+type row struct {
+	layer    layer
+	ours     []string // packages of ours, below internal/
+	theirs   []string // modules of others
+	mayLog   bool     // log/slog, for another reason than being a role
+	whyTheir string   // the reason for theirs
+	outside  []string // files of a pure package that are an adapter beside it
+}
+
+// layers is the table of docs/architecture.md. Arrows point down only.
+var layers = map[string]row{
+	"": {layer: domain},
+
+	"internal/attrib":        {layer: pure, ours: []string{"internal/counter", "internal/tally"}},
+	"internal/catalog":       {layer: pure},
+	"internal/ci":            {layer: pure},
+	"internal/ci/drone":      {layer: pure, ours: []string{"internal/ci"}},
+	"internal/ci/gitlab":     {layer: pure, ours: []string{"internal/ci"}, outside: []string{"joblist.go"}},
+	"internal/ci/woodpecker": {layer: pure, ours: []string{"internal/ci"}},
+	"internal/counter":       {layer: pure},
+	"internal/display":       {layer: pure},
+	"internal/summary":       {layer: pure, ours: []string{"internal/display"}},
+	"internal/tally":         {layer: pure, ours: []string{"internal/catalog"}},
+
+	"internal/cgroup": {layer: adapter, theirs: []string{"golang.org/x/sys"}, whyTheir: "statfs, pread and openat on cgroup files"},
+	"internal/docker": {layer: adapter,
+		theirs:   []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "github.com/containerd/errdefs"},
+		whyTheir: "the official client of the Docker Engine"},
+	"internal/netns":             {layer: adapter, theirs: []string{"golang.org/x/sys"}, whyTheir: "netlink and setns"},
+	"internal/output/prometheus": {layer: adapter, ours: []string{"internal/catalog", "internal/tally"}},
+	"internal/records":           {layer: adapter},
+	"internal/watch":             {layer: adapter, theirs: []string{"golang.org/x/sys"}, whyTheir: "inotify, pidfd and epoll"},
+
+	"internal/config":   {layer: support, theirs: []string{"go.yaml.in/yaml/v3"}, whyTheir: "the decoder of the file", mayLog: true /* Secret hides itself from slog */},
+	"internal/loglimit": {layer: support, mayLog: true /* it is a handler */},
+
+	"internal/command": {layer: role, ours: []string{"internal/attrib", "internal/counter"}, theirs: []string{"golang.org/x/sys"}, whyTheir: "clone into a cgroup, wait4, prctl"},
+
+	"cmd/cimeter": {layer: wiring, theirs: []string{"github.com/alecthomas/kong", "github.com/prometheus/common"}, whyTheir: "command line; log lines in Prometheus' manner"},
+
+	"internal/archtest":   {layer: testing_},
+	"internal/testdocker": {layer: testing_, theirs: []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "golang.org/x/sys"}, whyTheir: "plays a CI runner on a real engine"},
+	"e2e/burn":            {layer: testing_, theirs: []string{"golang.org/x/sys"}, whyTheir: "burns known amounts of CPU, disk and network"},
+}
+
+// longFiles are the files of more than 400 lines, with the reason.
+var longFiles = map[string]string{}

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs what the tests need and this machine lacks. Says nothing when there is
+# nothing to do. Only packages of the distribution; Go's modules come with go.
+set -eu
+
+missing=()
+need() { # need COMMAND PACKAGE
+	command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+}
+PATH=$PATH:/usr/sbin:/sbin
+need dockerd docker.io
+need iptables iptables
+need ip iproute2
+need busybox busybox-static
+need promtool prometheus
+need qemu-system-x86_64 qemu-system-x86
+need cpio cpio
+need debootstrap debootstrap
+need strace strace
+
+[ ${#missing[@]} -eq 0 ] && exit 0
+echo "setup: installing ${missing[*]}"
+if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then
+	echo "setup: want root and apt-get to install: ${missing[*]}" >&2
+	exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+# A package must not start its daemon: every test starts its own. The policy is
+# ours only while this runs.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	printf '#!/bin/sh\nexit 101\n' >$policy
+	chmod +x $policy
+	trap 'rm -f $policy' EXIT
+fi
+apt-get update -qq
+apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
