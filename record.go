@@ -57,11 +57,11 @@ type Gap struct {
 
 // Reasons of gaps.
 const (
-	GapBeforeAgent   = "before the agent started" // ran before the agent did; not in the totals
-	GapAgentRestart  = "agent restarted"          // the agent was away; the totals include what the kernel kept
-	GapMissedEnd     = "end not seen"             // the last reading came before the last process was gone
-	GapLongInterval  = "sampling paused"          // suspended machine, starved agent: rates are not taken over it
-	GapMissedSegment = "container not seen"       // the runtime told of a container whose counters were never read
+	GapBeforeAgent   = "before_agent"   // ran before the agent did; not in the totals
+	GapAgentRestart  = "agent_restart"  // the agent was away; the totals include what the kernel kept
+	GapMissedEnd     = "missed_end"     // the last reading came before the last process was gone
+	GapLongInterval  = "long_interval"  // suspended machine, starved agent: rates are not taken over it
+	GapMissedSegment = "missed_segment" // the runtime told of a container whose counters were never read
 )
 
 // Verdict is a finding about a build with its evidence.

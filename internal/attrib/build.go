@@ -38,16 +38,13 @@ type BuildState struct {
 // Evidence is one thing that a Stager was told, kept so that it can be told
 // again after a restart.
 type Evidence struct {
-	Kind      string // started, command, job_list, ended
+	Kind      string // missed, started, command, job_list, ended
 	Segment   int
 	Role      cimeter.Role     `json:",omitempty"`
 	Container string           `json:",omitempty"`
 	Stage     string           `json:",omitempty"`
 	Exit      cimeter.Opt[int] `json:",omitzero"`
 }
-
-// maxEvidence bounds what is kept for a restart: some for each segment.
-const maxEvidence = 4 * maxParts
 
 func (b *build) tell(e Evidence) {
 	if b.stager == nil {
@@ -61,6 +58,8 @@ func (b *build) tell(e Evidence) {
 
 func apply(s Stager, e Evidence) {
 	switch e.Kind {
+	case "missed":
+		s.Missed()
 	case "started":
 		s.Started(e.Segment, e.Role, e.Container)
 	case "command":
@@ -96,6 +95,16 @@ func (b *build) tick(t time.Time, paused bool) {
 	}
 	b.Account.Tick(t.Sub(b.Ticked), paused)
 	b.Ticked = t
+}
+
+// tellEnd tells the stager of a part's end, once its exit code is known or has
+// been waited for.
+func (b *build) tellEnd(p *part, t time.Time) {
+	if !p.Staged || p.EndTold || p.Ended.IsZero() || !p.Exit.Known && t.Sub(p.Ended) < exitAfter {
+		return
+	}
+	p.EndTold = true
+	b.tell(Evidence{Kind: "ended", Segment: p.Segment, Exit: p.Exit})
 }
 
 // attempt counts the parts of the given name that ended before t.

@@ -120,7 +120,6 @@ func (l *Ledger) Abandon(t time.Time) {
 			if p.Ended.After(b.Ended) {
 				b.Ended = p.Ended
 			}
-			b.tell(Evidence{Kind: "ended", Segment: p.Segment})
 		}
 		b.restored = nil
 		l.resolve(b, t)

@@ -47,8 +47,13 @@ const (
 	// maxParts is over any real build's number of container starts and stage
 	// boundaries; further ones join the last.
 	maxParts = 1024
+	// maxEvidence bounds what is kept to tell a stager again after a restart.
+	maxEvidence = 4 * maxParts
 	// maxGaps keeps a flapping agent from growing a record.
 	maxGaps = 64
+	// exitAfter is how long the end of a segment waits for its exit code before
+	// the stager is told without.
+	exitAfter = 2 * time.Second
 	// decideAfter is how long the usage of a running segment may wait for a
 	// final stage name before the best guess is taken for the counters.
 	decideAfter = 3 * time.Second
@@ -58,6 +63,8 @@ const (
 // numbered in the order in which they start. A Stager is pure and owned by the
 // ledger.
 type Stager interface {
+	// Missed says that the build began before its first segment that is told.
+	Missed()
 	// Started says that segment seg, a start of the named container, began.
 	Started(seg int, role cimeter.Role, container string)
 	// Command says that a process in seg is one that the runner runs in stage.

@@ -26,10 +26,14 @@ func (l *Ledger) Finish(t time.Time) []*cimeter.Record {
 }
 
 func (l *Ledger) finish(b *build) *cimeter.Record {
+	late := b.Ended.Add(decideAfter) // nothing is waited for any longer
+	for _, p := range b.parts {
+		b.tellEnd(p, late)
+	}
 	if b.stager != nil {
 		b.stager.Finish()
 	}
-	l.resolve(b, b.Ended.Add(decideAfter))
+	l.resolve(b, late)
 	if b.Ended.After(b.Ticked) {
 		b.tick(b.Ended, false)
 	}

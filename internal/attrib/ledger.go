@@ -148,6 +148,9 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 	}
 	if !s.data.Baseline.FromBirth {
 		b.gap(cimeter.Gap{To: s.data.Started, Reason: cimeter.GapBeforeAgent})
+		if p.Segment == 0 {
+			b.tell(Evidence{Kind: "missed"})
+		}
 	}
 	if id.Stage != "" {
 		attempt := 1
@@ -157,10 +160,8 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 		l.decide(b, p, StageName{Name: id.Stage, Attempt: attempt, Source: cimeter.BoundaryContainer})
 		return
 	}
+	p.Staged = true
 	b.tell(Evidence{Kind: "started", Segment: p.Segment, Role: id.Role, Container: container})
-	if !s.data.Ended.IsZero() {
-		b.tell(Evidence{Kind: "ended", Segment: p.Segment, Exit: p.Exit})
-	}
 	l.resolve(b, t)
 }
 
@@ -179,6 +180,7 @@ func (l *Ledger) decide(b *build, p *part, n StageName) {
 // that have waited long enough.
 func (l *Ledger) resolve(b *build, t time.Time) {
 	for _, p := range b.parts {
+		b.tellEnd(p, t)
 		if p.Decided || p.Split {
 			continue
 		}
@@ -245,7 +247,7 @@ func (l *Ledger) Close(s *Segment, t time.Time, exit cimeter.Opt[int]) {
 		if t.After(b.Ended) {
 			b.Ended = t
 		}
-		b.tell(Evidence{Kind: "ended", Segment: s.part.Segment, Exit: exit})
+		b.tellEnd(s.part, t)
 		l.resolve(b, t)
 	}
 }
@@ -256,8 +258,8 @@ func (l *Ledger) SetExit(s *Segment, t time.Time, code int) {
 		return
 	}
 	s.part.Exit = cimeter.Some(code)
-	if b := s.build; b != nil && !s.data.Ended.IsZero() {
-		b.tell(Evidence{Kind: "ended", Segment: s.part.Segment, Exit: s.part.Exit})
+	if b := s.build; b != nil {
+		b.tellEnd(s.part, t)
 		l.resolve(b, t)
 	}
 }

@@ -70,6 +70,8 @@ type PartState struct {
 	Source    cimeter.Boundary
 	Decided   bool // Name, Attempt and Source are fixed
 	Split     bool // began at a boundary inside its segment
+	Staged    bool // a stager was told of its start
+	EndTold   bool // and of its end
 	Alongside bool
 	Started   time.Time
 	Ended     time.Time // zero while it runs

@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/netns"
+	"github.com/cimeter/cimeter/internal/process"
+	"github.com/cimeter/cimeter/internal/watch"
+)
+
+// Agent meters one machine. Make it with New, run it once.
+type Agent struct {
+	opts  Options
+	log   *slog.Logger
+	host  *cgroup.Host
+	nets  *netns.Reader
+	procs *process.FS
+	watch *watch.Watcher
+
+	ledger *attrib.Ledger
+	meter  *meter
+	writer *writer
+
+	inspect chan string // ids of containers to inspect
+	jobs    chan struct{}
+
+	started  atomic.Bool           // the first scan is done
+	engineUp atomic.Pointer[error] // why the engine is not followed; nil error: it is
+}
+
+// maxInspections bounds the containers that wait to be inspected: more than a
+// machine starts in the time that an engine may take for one.
+const maxInspections = 1024
+
+// New opens what an agent reads. It fails when there is no cgroup hierarchy to
+// meter or to watch; a container engine may come later.
+func New(o Options, log *slog.Logger) (*Agent, error) {
+	host, err := cgroup.Open(cgroup.Options{Root: o.CgroupRoot, Proc: o.ProcRoot, Sys: o.SysRoot})
+	if err != nil {
+		return nil, err
+	}
+	w, err := watch.New(watch.Options{Root: host.WatchDir(), IsContainer: func(name string) bool {
+		_, ok := cgroup.ContainerID(name)
+		return ok
+	}})
+	if err != nil {
+		host.Close()
+		return nil, err
+	}
+	nets, err := netns.Open(netns.Options{Proc: o.ProcRoot})
+	if err != nil {
+		w.Close()
+		host.Close()
+		return nil, err
+	}
+	a := &Agent{
+		opts: o, log: log, host: host, nets: nets, procs: process.Open(o.ProcRoot), watch: w,
+		ledger: attrib.New(attrib.Options{
+			Machine: o.Machine, Interval: o.Interval, Grace: o.Grace, Quiet: o.Quiet, Tally: o.Tally, Stager: o.Stager,
+		}),
+		writer:  newWriter(o.Records, o.Tally, log),
+		inspect: make(chan string, maxInspections),
+		jobs:    make(chan struct{}, 1),
+	}
+	a.meter = newMeter(a)
+	notYet := errors.New("docker: not connected yet")
+	a.engineUp.Store(&notYet)
+	return a, nil
+}
+
+// Layout returns the machine's cgroup layout: v1, v2 or hybrid.
+func (a *Agent) Layout() string { return a.host.Layout() }
+
+// Ready returns nil when the agent meters, knows its containers and keeps its
+// records, and else what is missing.
+func (a *Agent) Ready() error {
+	var errs []error
+	if !a.started.Load() {
+		errs = append(errs, fmt.Errorf("the first scan is not done: %w", cimeter.ErrUnavailable))
+	}
+	if err := *a.engineUp.Load(); err != nil && a.opts.Engine != nil {
+		errs = append(errs, err)
+	}
+	if err := a.writer.err(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Run meters until ctx ends. Then it checkpoints the builds that run, so that
+// the next start goes on with them, writes what is finished, and returns.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.watch.Close()
+	defer a.host.Close()
+	defer a.nets.Close()
+	if err := a.host.BlockIO(); err != nil {
+		a.wakeBlockIO(err)
+	}
+	a.meter.begin(time.Now())
+
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var others, writer sync.WaitGroup
+	if a.opts.Engine != nil {
+		others.Go(func() { a.follow(run) })
+		others.Go(func() { a.inspectAll(run) })
+	}
+	if len(a.opts.JobLists) > 0 {
+		others.Go(func() { a.pollJobs(run) })
+	}
+	write, stopWriter := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWriter()
+	writer.Go(func() { a.writer.run(write) })
+
+	stop := context.AfterFunc(ctx, a.watch.Wake)
+	defer stop()
+	err := a.meter.loop(ctx)
+	cancel()
+	others.Wait()
+	a.meter.end(time.Now())
+	stopWriter()
+	writer.Wait()
+	return err
+}
+
+func (a *Agent) wakeBlockIO(why error) {
+	if !a.opts.WakeBlockIO {
+		a.log.Warn("block IO is not metered", "err", why, "hint", "agent.wake_block_io: true makes the kernel count it")
+		return
+	}
+	if err := a.host.WakeBlockIO(); err != nil {
+		a.log.Warn("block IO is not metered", "err", err)
+		return
+	}
+	a.log.Info("block IO counters woken")
+}

@@ -1,0 +1,347 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/netns"
+	"github.com/cimeter/cimeter/internal/process"
+)
+
+const (
+	// firstLook is how soon after a cgroup's birth its first process is looked
+	// for: the runtime makes the folder and then moves a process in.
+	firstLook = time.Millisecond
+	// lastLook is the longest delay between two looks.
+	lastLook = 256 * time.Millisecond
+	// commandLook is the delay between looks at command lines while the stage
+	// of a segment is open.
+	commandLook = 25 * time.Millisecond
+	// settleFor is how long after its birth a container is looked at for what
+	// is still unknown: its network, its stage.
+	settleFor = 10 * time.Second
+	// lastRead is how long after the last process's end the counters are read
+	// for good: the exit is still being charged for a moment, and the runtime
+	// needs 10 ms at least to remove the cgroup.
+	lastRead = 4 * time.Millisecond
+	// maxLives bounds the containers that are tracked: the descriptors of that
+	// many are within a limit of 65,536.
+	maxLives = 4096
+)
+
+// live is a container's cgroup while it exists.
+type live struct {
+	id, path string
+	group    *cgroup.Group
+	segment  *attrib.Segment
+	sample   cimeter.Sample
+	born     time.Time
+	read     time.Time // of the last successful reading
+
+	token      uint64
+	pidfd, pid int // pidfd is -1 while no process is watched
+	events     bool
+
+	net     *netns.Handle
+	netDone bool // the network is attached, or known not to be metered
+
+	looks   int
+	look    time.Time // when to look again; zero: nothing is open
+	command string    // stage told by a command line, until the ledger has it
+	limited bool      // limits were read with the process in place
+	exited  time.Time // when nobody was left in it; zero before
+	closed  bool
+}
+
+// appeared takes up a container's cgroup. born says that it was just made: its
+// counters began at 0 while the meter watched.
+func (m *meter) appeared(path string, born bool) {
+	if m.paths[path] != nil {
+		return
+	}
+	id, _, ok := cgroup.Container(path)
+	if !ok {
+		return
+	}
+	if len(m.lives) >= maxLives {
+		m.gauges.droppedContainers.Add(1)
+		return
+	}
+	now := time.Now()
+	g, err := m.host.Group(path)
+	if err != nil {
+		if !errors.Is(err, cimeter.ErrGone) {
+			m.log.Warn("container not metered", "container", id, "err", err)
+		}
+		m.gauges.segmentsMissed.Add(1)
+		m.know(id).missed(m, now)
+		return
+	}
+	l := &live{id: id, path: path, group: g, born: now, pidfd: -1, pid: -1, read: now}
+	m.token++
+	l.token = m.token
+	if l.segment = m.ledger.Resume(id, g.Inode(), now); l.segment == nil {
+		l.segment = m.ledger.Open(id, path, g.Inode(), now, born)
+	}
+	m.lives = append(m.lives, l)
+	m.paths[path] = l
+	m.tokens[l.token] = l
+	if born {
+		m.gauges.segmentsBirth.Add(1)
+	} else {
+		m.gauges.segmentsLate.Add(1)
+		m.sample(l, cgroup.Full)
+	}
+	l.look = now
+	m.lookAt(l, now)
+	m.unsettled = append(m.unsettled, l)
+	m.know(id).appeared(m, l, now)
+}
+
+// settle looks at the containers that are due and returns when the next look,
+// at most until, is.
+func (m *meter) settle(now, until time.Time) time.Time {
+	open := m.unsettled[:0]
+	for _, l := range m.unsettled {
+		if l.closed {
+			continue
+		}
+		if !l.look.After(now) {
+			if l.exited.IsZero() {
+				m.lookAt(l, now)
+			} else {
+				m.close(l, now)
+			}
+		}
+		if l.closed || l.look.IsZero() {
+			continue
+		}
+		if l.look.Before(until) {
+			until = l.look
+		}
+		open = append(open, l)
+	}
+	clear(m.unsettled[len(open):])
+	m.unsettled = open
+	return until
+}
+
+// lookAt finds out what is still unknown of a container: files that the runtime
+// makes late, its first process, its network, its stage.
+func (m *meter) lookAt(l *live, now time.Time) {
+	l.looks++
+	missing := l.group.Retry()
+	if l.pidfd < 0 {
+		m.arm(l, -1)
+	}
+	if !l.events {
+		if f := l.group.EventsFile(); f != "" {
+			l.events = m.watch.AddFile(f, l.token) == nil
+		}
+	}
+	if l.pidfd >= 0 && !l.netDone {
+		m.attach(l, now)
+	}
+	undecided := m.readCommands(l)
+	age := now.Sub(l.born)
+	settled := l.pidfd >= 0 && l.netDone && missing == 0 && !undecided
+	switch {
+	case settled || age > settleFor:
+		if !l.netDone { // it never came to have a network
+			l.netDone = true
+		}
+		l.look = time.Time{}
+	case undecided && l.pidfd >= 0 && age > commandLook:
+		l.look = now.Add(commandLook)
+	default:
+		l.look = now.Add(min(firstLook<<min(l.looks-1, 10), lastLook))
+	}
+	if settled && !l.limited {
+		l.limited = true
+		m.ledger.SetLimits(l.segment, l.group.Limits())
+	}
+}
+
+// arm watches a process of the container that is not ended; false: none is left.
+func (m *meter) arm(l *live, ended int) bool {
+	var buf [64]int
+	pids, err := l.group.Procs(buf[:0])
+	if err != nil {
+		return false
+	}
+	for _, pid := range pids {
+		if pid == ended || pid <= 0 {
+			continue
+		}
+		fd, err := process.OpenPidfd(pid)
+		if errors.Is(err, cimeter.ErrGone) {
+			continue
+		}
+		if err != nil {
+			return true // no descriptor to be had: the rounds look for its end
+		}
+		if err := m.watch.AddPidfd(fd, l.token); err != nil {
+			unix.Close(fd)
+			return true
+		}
+		l.pidfd, l.pid = fd, pid
+		return true
+	}
+	return false
+}
+
+func (m *meter) disarm(l *live) {
+	if l.pidfd >= 0 {
+		m.watch.RemovePidfd(l.pidfd)
+		unix.Close(l.pidfd)
+		l.pidfd = -1
+	}
+}
+
+// check finds out whether anybody is left in a container after a process ended
+// (or its cgroup.events changed), and reads its counters if nobody is.
+func (m *meter) check(l *live, now time.Time, ended bool) {
+	if l.closed {
+		return
+	}
+	if ended {
+		last := l.pid
+		m.disarm(l)
+		if m.arm(l, last) {
+			return
+		}
+	}
+	if l.pid < 0 && !ended {
+		m.lookAt(l, now) // the first process came
+		return
+	}
+	if left, err := l.group.Populated(); err == nil && left && !m.onlyZombie(l) {
+		if l.pidfd < 0 && !m.arm(l, -1) {
+			return // somebody is left below, in a nested cgroup
+		}
+		l.exited = time.Time{} // it filled again
+		return
+	}
+	if l.pid < 0 {
+		return // nobody was ever seen in it: the runtime is making it
+	}
+	if l.exited.IsZero() {
+		l.exited = now
+		l.look = now.Add(lastRead)
+		if !slices.Contains(m.unsettled, l) {
+			m.unsettled = append(m.unsettled, l)
+		}
+	}
+	m.readLast(l)
+}
+
+// onlyZombie reports whether the one process that the kernel lists is the one
+// whose end was told: older kernels list it until it is reaped.
+func (m *meter) onlyZombie(l *live) bool {
+	var buf [2]int
+	pids, err := l.group.Procs(buf[:0])
+	return err == nil && l.pidfd < 0 && len(pids) == 1 && pids[0] == l.pid
+}
+
+// readLast reads everything of a container that has ended.
+func (m *meter) readLast(l *live) {
+	err := l.group.Read(&l.sample, cgroup.Full)
+	if l.net != nil {
+		_ = l.net.ReadNow(&l.sample) // gone: the last values stand
+	}
+	if !l.limited {
+		l.limited = true
+		m.ledger.SetLimits(l.segment, l.group.Limits())
+	}
+	m.book(l, err)
+}
+
+// close ends a container's segment after its last process ended.
+func (m *meter) close(l *live, now time.Time) {
+	if l.closed {
+		return
+	}
+	if left, err := l.group.Populated(); err == nil && left && !m.onlyZombie(l) {
+		l.exited, l.look = time.Time{}, now
+		return // somebody joined in the meantime
+	}
+	m.readLast(l)
+	m.drop(l, l.exited)
+}
+
+// vanish ends the segment of a container whose cgroup was removed.
+func (m *meter) vanish(l *live, now time.Time) {
+	if l.closed {
+		return
+	}
+	end := l.exited
+	if end.IsZero() {
+		// The last processes ended and the runtime was done before the meter
+		// could read: only what the last reading showed is known.
+		end = now
+		if l.net != nil {
+			_ = l.net.ReadNow(&l.sample)
+			m.ledger.Advance(l.segment, &l.sample)
+		}
+		m.know(l.id).gap(m, l.segment, cimeter.Gap{From: l.read, To: now, Reason: cimeter.GapMissedEnd})
+	}
+	m.drop(l, end)
+}
+
+func (m *meter) drop(l *live, end time.Time) {
+	m.ledger.Close(l.segment, end, cimeter.Opt[int]{})
+	m.release(l)
+	delete(m.paths, l.path)
+	delete(m.tokens, l.token)
+	m.know(l.id).ended(m, l, end)
+	if key := l.segment.BuildKey(); key != "" {
+		m.checkpoint(key)
+	}
+}
+
+// release gives a container's descriptors back.
+func (m *meter) release(l *live) {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	m.disarm(l)
+	if l.net != nil {
+		l.net.Close()
+	}
+	l.group.Close()
+}
+
+// compact takes closed containers out of the round.
+func (m *meter) compact() {
+	open := m.lives[:0]
+	for _, l := range m.lives {
+		if !l.closed {
+			open = append(open, l)
+		}
+	}
+	clear(m.lives[len(open):])
+	m.lives = open
+}
+
+// attach finds a container's network.
+func (m *meter) attach(l *live, now time.Time) {
+	h, err := m.nets.Attach(l.pid)
+	switch {
+	case err == nil:
+		l.net, l.netDone = h, true
+		_ = h.ReadNow(&l.sample)
+	case errors.Is(err, netns.ErrShared):
+		l.netDone = true // a pod's network is counted once
+	case errors.Is(err, netns.ErrHost) && m.know(l.id).container.NetworkMode == "host":
+		l.netDone = true
+	case errors.Is(err, cimeter.ErrGone):
+		// The process was the runtime's own; another one is watched soon.
+	}
+}

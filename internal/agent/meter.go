@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/watch"
+)
+
+// lookEvery is after how many containers of a round the meter looks whether one
+// ended: a final read must come within the 10 ms that a runtime takes to remove
+// a cgroup, and a round over hundreds takes as long.
+const lookEvery = 16
+
+// rescanEvery is the number of rounds after which folders that could not be
+// watched are walked; only where there are any.
+const rescanEvery = 5
+
+// meter is the goroutine that reads counters. Everything in it belongs to that
+// goroutine but the inbox.
+type meter struct {
+	*Agent
+	lives  []*live // containers whose cgroups exist, in the order of their births
+	paths  map[string]*live
+	tokens map[uint64]*live
+	token  uint64
+	known  map[string]*known
+	rounds int
+	gauges gauges
+	// unsettled are those of lives that something is still to be found out about.
+	unsettled []*live
+
+	mu    sync.Mutex
+	inbox []func()
+	spare []func()
+}
+
+func newMeter(a *Agent) *meter {
+	return &meter{
+		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known),
+		gauges: newGauges(a.opts.Tally, a.opts.Machine),
+	}
+}
+
+// post has f called by the meter goroutine. Any goroutine may post.
+func (m *meter) post(f func()) {
+	m.mu.Lock()
+	m.inbox = append(m.inbox, f)
+	m.mu.Unlock()
+	m.watch.Wake()
+}
+
+func (m *meter) takeInbox() {
+	m.mu.Lock()
+	m.inbox, m.spare = m.spare[:0], m.inbox
+	m.mu.Unlock()
+	for i, f := range m.spare {
+		f()
+		m.spare[i] = nil
+	}
+}
+
+// begin takes up the builds of an earlier life and the containers that run.
+func (m *meter) begin(now time.Time) {
+	err := m.opts.Records.Checkpoints(func(key string, state []byte) error {
+		if err := m.ledger.Restore(state, now); err != nil {
+			m.log.Warn("checkpoint dropped", "build", key, "err", err)
+			m.writer.checkpoint(key, nil)
+		}
+		return nil
+	})
+	if err != nil {
+		m.log.Warn("checkpoints not read", "err", err)
+	}
+	if err := m.watch.Scan(func(e watch.Event) { m.appeared(e.Path, false) }); err != nil {
+		m.log.Error("cgroups not scanned", "err", err)
+	}
+	m.ledger.Abandon(now)
+	m.log.Info("metering", "cgroups", m.host.Layout(), "containers", len(m.lives), "builds", m.ledger.Builds())
+	m.started.Store(true)
+}
+
+// loop meters until ctx ends.
+func (m *meter) loop(ctx context.Context) error {
+	next := time.Now()
+	for ctx.Err() == nil {
+		now := time.Now()
+		if !now.Before(next) {
+			m.round(now)
+			next = next.Add(m.opts.Interval)
+			if now.After(next) { // starved: the intervals are recorded as they were
+				next = now.Add(m.opts.Interval)
+			}
+			continue
+		}
+		if err := m.watch.Wait(m.settle(now, next).Sub(now), m.happened); err != nil {
+			return err
+		}
+		m.takeInbox()
+	}
+	return nil
+}
+
+// happened takes one event of the watcher.
+func (m *meter) happened(e watch.Event) {
+	switch e.Kind {
+	case watch.Born:
+		m.appeared(e.Path, true)
+	case watch.Removed:
+		if l := m.paths[e.Path]; l != nil {
+			m.vanish(l, time.Now())
+		}
+	case watch.Exited, watch.Changed:
+		if l := m.tokens[e.Token]; l != nil {
+			m.check(l, time.Now(), e.Kind == watch.Exited)
+		}
+	case watch.Overflow:
+		m.gauges.overflows.Add(1)
+		m.rescan(time.Now())
+	}
+}
+
+// rescan finds births and removals that no event told.
+func (m *meter) rescan(now time.Time) {
+	seen := make(map[string]bool, len(m.paths))
+	if err := m.watch.Scan(func(e watch.Event) {
+		seen[e.Path] = true
+		m.appeared(e.Path, true)
+	}); err != nil {
+		m.log.Error("cgroups not scanned", "err", err)
+		return
+	}
+	for path, l := range m.paths {
+		if !seen[path] {
+			m.vanish(l, now)
+		}
+	}
+}
+
+// round samples every container once and ends the ledger's interval.
+func (m *meter) round(now time.Time) {
+	before := m.gauges.cpu()
+	m.rounds++
+	if err := m.nets.Refresh(); err != nil {
+		m.gauges.readErrors.Add(1)
+	}
+	for i := 0; i < len(m.lives); i++ {
+		l := m.lives[i]
+		tier := cgroup.Fast
+		if (m.rounds+i)%m.opts.FullEvery == 0 {
+			tier = cgroup.Full
+		}
+		if l.exited.IsZero() && !l.closed {
+			m.sample(l, tier)
+		}
+		if i%lookEvery == lookEvery-1 {
+			if err := m.watch.Wait(0, m.happened); err != nil {
+				break // told by the loop's own wait
+			}
+		}
+	}
+	m.compact()
+	if _, missed := m.watch.Folders(); missed > 0 && m.rounds%rescanEvery == 0 {
+		m.rescan(now)
+	}
+	m.ledger.Tick(now, m.machineCPU())
+	for _, r := range m.ledger.Finish(now) {
+		m.finished(r)
+	}
+	m.checkpoints(now)
+	m.forget(now)
+	m.gauges.round(m, before)
+}
+
+func (m *meter) machineCPU() cimeter.Opt[uint64] {
+	ns, err := m.host.MachineCPU()
+	if err != nil {
+		return cimeter.Opt[uint64]{}
+	}
+	return cimeter.Some(ns)
+}
+
+// sample reads a container's counters and books their rise.
+func (m *meter) sample(l *live, tier cgroup.Tier) {
+	err := l.group.Read(&l.sample, tier)
+	if l.net != nil {
+		_ = l.net.Read(&l.sample) // gone: the last values stand
+	}
+	m.book(l, err)
+	if tier == cgroup.Full && !l.limited {
+		l.limited = true
+		m.ledger.SetLimits(l.segment, l.group.Limits())
+	}
+	if l.pidfd < 0 && err == nil {
+		m.check(l, time.Now(), true) // no descriptor tells of its end
+	}
+}
+
+// book hands what was read to the ledger.
+func (m *meter) book(l *live, err error) {
+	switch {
+	case err == nil:
+		m.gauges.reads.Add(1)
+		l.read = time.Now()
+	case errors.Is(err, cimeter.ErrGone):
+		m.gauges.readsGone.Add(1)
+		return
+	default:
+		m.gauges.readErrors.Add(1)
+	}
+	m.ledger.Advance(l.segment, &l.sample)
+}
+
+// finished takes a record off the ledger's hands.
+func (m *meter) finished(r *cimeter.Record) {
+	if m.opts.NoTrace {
+		r.Trace = nil
+	}
+	for _, g := range r.Gaps {
+		m.gauges.gap(g.Reason)
+	}
+	m.writer.put(r)
+	m.log.Info("build metered", "build", r.Key, "result", r.Result, "stages", len(r.Stages), "complete", r.Complete)
+}
+
+// end stops metering at now: what runs is read once more and checkpointed.
+func (m *meter) end(now time.Time) {
+	m.takeInbox()
+	for _, l := range m.lives {
+		if l.exited.IsZero() && !l.closed {
+			m.sample(l, cgroup.Full)
+		}
+	}
+	m.ledger.Drain(now)
+	for _, key := range m.ledger.Keys() {
+		m.checkpoint(key)
+	}
+	for _, l := range m.lives {
+		m.release(l)
+	}
+}
