@@ -1,6 +1,20 @@
 package main
 
-import "errors"
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/command"
+	"github.com/cimeter/cimeter/internal/summary"
+)
 
 // runCmd meters one command without an agent.
 type runCmd struct {
@@ -12,5 +26,143 @@ type runCmd struct {
 	Command []string `arg:"" passthrough:"partial" help:"Command to run, after --."`
 }
 
-// Run runs the command.
-func (c *runCmd) Run(e *env) error { return errors.New("run: not built yet") }
+// Run runs the command, says what it cost, and ends as the command ended.
+func (c *runCmd) Run(e *env) error {
+	argv := c.Command
+	if len(argv) > 0 && argv[0] == "--" {
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
+		fmt.Fprintln(e.stderr, "cimeter: run: no command: want cimeter run [flags] -- COMMAND")
+		return exitCode(exitUsage)
+	}
+	record, text := openOutput(c.JSON), openOutput(c.Summary)
+	machine, _ := os.Hostname()
+	dir, _ := os.Getwd()
+	rep, err := command.Run(command.Options{
+		Command: argv, Env: os.Environ(), Getenv: e.getenv, Dir: dir, Machine: machine, Pid: os.Getpid(),
+		Stage: c.Stage, Project: c.Project, Name: c.Name,
+		Proc: "/proc", Open: openGroup(),
+	})
+	if start := (*command.StartError)(nil); errors.As(err, &start) {
+		fmt.Fprintf(e.stderr, "cimeter: run: %v\n", start)
+		return exitCode(start.Code)
+	}
+	if rep == nil {
+		return err
+	}
+	missed := rep.Missed
+	if err != nil {
+		missed = append(missed, fmt.Sprintf("the end of the command (%v)", err))
+	}
+	write := func(out *output, f func(io.Writer) error) {
+		if err := out.write(f); err != nil {
+			missed = append(missed, fmt.Sprintf("%s (%v)", out.path, err))
+		}
+	}
+	if c.JSON != "" {
+		write(record, func(w io.Writer) error { return summary.JSON(w, &rep.Record) })
+	}
+	print := func(w io.Writer) error { return printRun(w, e.getenv, rep) }
+	switch {
+	case c.Summary != "":
+		write(text, print)
+	case !rep.Nested:
+		_ = print(e.stderr)
+	}
+	if len(missed) > 0 && !rep.Nested {
+		fmt.Fprintf(e.stderr, "cimeter: run: not measured or not written: %s\n", strings.Join(missed, "; "))
+	}
+	if err != nil {
+		return exitCode(exitFailure)
+	}
+	if rep.Status.Signaled() {
+		command.Die(rep.Status.Signal())
+		return exitCode(128 + int(rep.Status.Signal()))
+	}
+	return exitCode(rep.Status.ExitStatus())
+}
+
+// printRun prints the summary of a run.
+func printRun(w io.Writer, getenv func(string) string, rep *command.Report) error {
+	b := bufio.NewWriter(w)
+	err := summary.Text(b, &rep.Record, summary.TextOptions{UTF8: utf8Locale(getenv), Width: summary.Columns})
+	if rep.Left == 1 {
+		fmt.Fprintln(b, "1 process was left running and was counted until now")
+	} else if rep.Left > 1 {
+		fmt.Fprintf(b, "%d processes were left running and were counted until now\n", rep.Left)
+	}
+	return errors.Join(err, b.Flush())
+}
+
+// utf8Locale reports whether the locale's characters are UTF-8 (setlocale(3)).
+func utf8Locale(getenv func(string) string) bool {
+	l := strings.ToLower(cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
+	return strings.Contains(l, "utf-8") || strings.Contains(l, "utf8")
+}
+
+// openGroup returns what opens the counters of a cgroup of this host.
+func openGroup() func(string) (command.Group, cimeter.Limits, error) {
+	var host *cgroup.Host
+	return func(path string) (command.Group, cimeter.Limits, error) {
+		var err error
+		if host == nil {
+			if host, err = cgroup.Open(cgroup.Options{}); err != nil {
+				return nil, cimeter.Limits{}, err
+			}
+		}
+		g, err := host.Group(path)
+		if err != nil {
+			return nil, cimeter.Limits{}, err
+		}
+		return runGroup{g}, g.Limits(), nil
+	}
+}
+
+// runGroup is a cgroup as package command reads it.
+type runGroup struct{ *cgroup.Group }
+
+func (g runGroup) Read(s *cimeter.Sample, full bool) error {
+	if full {
+		return g.Group.Read(s, cgroup.Full)
+	}
+	return g.Group.Read(s, cgroup.Fast)
+}
+
+// output is a file that is written once, at the end.
+type output struct {
+	path string
+	file *os.File // of a device or a standard stream: opened before the command has it alone
+	err  error
+}
+
+// openOutput readies path. A plain file is made at the end, so that nobody ever
+// sees half of it.
+func openOutput(path string) *output {
+	o := &output{path: path}
+	if strings.HasPrefix(path, "/dev/") {
+		o.file, o.err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	}
+	return o
+}
+
+func (o *output) write(f func(io.Writer) error) error {
+	if o.err != nil {
+		return o.err
+	}
+	if o.file != nil {
+		return errors.Join(f(o.file), o.file.Close())
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(o.path), ".cimeter-*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(f(tmp), tmp.Chmod(0o644), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), o.path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}

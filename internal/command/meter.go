@@ -1,0 +1,182 @@
+package command
+
+import (
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
+	"github.com/cimeter/cimeter/internal/counter"
+)
+
+// Group reads what the kernel counts for one cgroup. Read sets the readings
+// that there are and leaves the others of s alone or absent; full asks for the
+// dear ones too.
+type Group interface {
+	Read(s *cimeter.Sample, full bool) error
+	Close()
+}
+
+// source is what the command is metered by: its cgroups, or its processes.
+// sample is called from one goroutine at a time.
+type source interface {
+	// sample sets what is known of the running command, cumulative since its start.
+	sample(s *cimeter.Sample, full bool)
+	// last sets the final readings of a command that ended as e says in s, and
+	// in late those that only its end tells: totals without a course over time.
+	last(s, late *cimeter.Sample, e ending)
+	// left returns how many processes the command left running.
+	left() int
+}
+
+// The time between two samples: short at first, so that a command of a few
+// seconds has a shape, then longer with the run, as its trace coarsens too.
+const (
+	firstInterval = 250 * time.Millisecond
+	usualInterval = time.Second
+	usualAfter    = 10 * time.Second
+	longAfter     = time.Hour
+	maxInterval   = 10 * time.Second
+	// fullEvery is how many samples go without the dear readings.
+	fullEvery = 10
+)
+
+// intervalAt returns the time to the next sample of a command that runs for d.
+func intervalAt(d time.Duration) time.Duration {
+	if d < usualAfter {
+		return firstInterval
+	}
+	i := usualInterval
+	for at := longAfter; d >= at && i < maxInterval; at *= 2 {
+		i *= 2
+	}
+	return min(i, maxInterval)
+}
+
+// meter keeps the account of the command while it runs.
+type meter struct {
+	source  source
+	started time.Time
+	ticked  time.Time
+	base    counter.Baseline
+	account attrib.Account
+	tracer  attrib.Tracer
+	late    bool // block IO is known as a total only
+}
+
+// traceStep is the first length of a trace's steps; the tracer doubles it as
+// the run goes on.
+const traceStep = 0.25
+
+func newMeter(s source, t time.Time) *meter {
+	return &meter{
+		source: s, started: t, ticked: t,
+		base:   counter.Baseline{FromBirth: true},
+		tracer: attrib.Tracer{StepSeconds: traceStep},
+	}
+}
+
+// watch samples until stop is closed.
+func (m *meter) watch(stop <-chan struct{}) {
+	t := time.NewTimer(firstInterval)
+	defer t.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+		}
+		var s cimeter.Sample
+		m.source.sample(&s, n%fullEvery == 0)
+		now := time.Now()
+		m.account.SetLevels(&s)
+		m.book(&s, now)
+		t.Reset(intervalAt(now.Sub(m.started)))
+	}
+}
+
+// finish takes the last readings, at t. Levels are not taken: they are those of
+// a command that is gone.
+func (m *meter) finish(e ending, t time.Time) {
+	var s, late cimeter.Sample
+	m.source.last(&s, &late, e)
+	m.book(&s, t)
+	var d counter.Delta
+	(&counter.Baseline{FromBirth: true}).Advance(&late, &d)
+	m.account.Total.Add(&d)
+	m.late = d.Has != 0
+}
+
+// usage renders the account of a command that took wall time.
+func (m *meter) usage(wall time.Duration) cimeter.Usage {
+	u := m.account.Usage(wall)
+	if m.late { // no rate was ever seen, so no maximum is known
+		u.IOBytesPerSecond = nil
+	}
+	return u
+}
+
+func (m *meter) book(s *cimeter.Sample, t time.Time) {
+	var d counter.Delta
+	m.base.Advance(s, &d)
+	m.account.Add(&d)
+	if p, ok := s.Gauge(cimeter.MemoryPeak); ok {
+		m.account.RaisePeak(p)
+	}
+	took, want := t.Sub(m.ticked), intervalAt(m.ticked.Sub(m.started))
+	paused := took > 5*want+time.Second
+	if !paused {
+		m.tracer.Add(m.ticked.Sub(m.started), t.Sub(m.started), &m.account.Open, m.account.Now[0], m.account.Now[1])
+	}
+	m.account.Tick(took, paused)
+	m.ticked = t
+}
+
+// groups meters a command by its cgroups: one for each place where its folders
+// stand, which differs by hierarchy on some v1 hosts.
+type groups struct {
+	open []Group
+	nest *nest
+}
+
+func (g *groups) sample(s *cimeter.Sample, full bool) {
+	for _, o := range g.open {
+		var one cimeter.Sample
+		if o.Read(&one, full) == nil {
+			merge(s, &one)
+		}
+	}
+}
+
+// last adds the block IO that wait4 tells where no controller counts any.
+func (g *groups) last(s, late *cimeter.Sample, e ending) {
+	g.sample(s, true)
+	if _, ok := s.Counter(cimeter.IOReadBytes); !ok && e.err == nil {
+		e.spent.setIO(late)
+	}
+}
+
+func (g *groups) close() {
+	for _, o := range g.open {
+		o.Close()
+	}
+}
+
+func (g *groups) left() int { return g.nest.processes() }
+
+// merge sets in s what only o has.
+func merge(s, o *cimeter.Sample) {
+	for c := range cimeter.NumCounters {
+		if v, ok := o.Counter(c); ok {
+			if _, has := s.Counter(c); !has {
+				s.SetCounter(c, v)
+			}
+		}
+	}
+	for g := range cimeter.NumGauges {
+		if v, ok := o.Gauge(g); ok {
+			if _, has := s.Gauge(g); !has {
+				s.SetGauge(g, v)
+			}
+		}
+	}
+}

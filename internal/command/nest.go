@@ -1,0 +1,379 @@
+package command
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// prefix begins the name of every cgroup that a run makes:
+// cimeter-run-<pid>-<inode of the pid namespace>-<random>.
+const prefix = "cimeter-run-"
+
+// inner is the cgroup below the run's own in which its command starts on a
+// unified hierarchy. There a cgroup with controllers for its children may hold
+// no process (the kernel's no-internal-process rule); with the command one
+// level down, runs inside the command can have cgroups beside it that still
+// count towards this run.
+const inner = "main"
+
+// nest is the set of cgroups, one in each hierarchy, made for one command.
+type nest struct {
+	places []place
+	self   selfMove
+	onV1   bool     // CPU time is counted by the v1 controller
+	missed []string // what could not be made, for people
+}
+
+// place is one made cgroup.
+type place struct {
+	hierarchy
+	parent string // the folder it was made in
+	made   string // folder of the run's own cgroup
+	joined string // folder that the command is put in: made, or inner below it
+}
+
+// paths returns where the run's cgroups are below their mount points, each once.
+func (n *nest) paths() []string {
+	var paths []string
+	for _, p := range n.places {
+		rel, err := filepath.Rel(p.mount, p.made)
+		if err != nil {
+			continue
+		}
+		if rel = "/" + rel; !slices.Contains(paths, rel) {
+			paths = append(paths, rel)
+		}
+	}
+	return paths
+}
+
+// has reports whether the nest covers controller, by v1 or by a unified
+// hierarchy that has it.
+func (n *nest) has(controller string) bool {
+	return slices.ContainsFunc(n.places, func(p place) bool {
+		return slices.Contains(p.controllers, controller) ||
+			p.unified && slices.Contains(words(filepath.Join(p.made, "cgroup.controllers")), controller)
+	})
+}
+
+// countsCPU reports whether the nest counts CPU time: by cpuacct on v1, by the
+// cpu.stat of any unified cgroup elsewhere.
+func (n *nest) countsCPU() bool {
+	return slices.ContainsFunc(n.places, func(p place) bool {
+		return p.unified && !n.onV1 || slices.Contains(p.controllers, "cpuacct")
+	})
+}
+
+// nestName returns a new name; pid and ns tell a later run whether its maker
+// is gone.
+func nestName(pid int, ns uint64) string {
+	var b [6]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return fmt.Sprintf("%s%d-%x-%s", prefix, pid, ns, hex.EncodeToString(b[:]))
+}
+
+// pidNamespace returns the inode of the own pid namespace, 0 when not known.
+func pidNamespace(proc string) uint64 {
+	fi, err := os.Stat(filepath.Join(proc, "self/ns/pid"))
+	if err != nil {
+		return 0
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}
+
+// makeNest makes a cgroup called name in every hierarchy of hs where that may
+// be done. It fails when CPU time would not be counted by what could be made;
+// then nothing is left behind.
+func makeNest(hs []hierarchy, name string) (*nest, error) {
+	n := &nest{}
+	n.onV1 = slices.ContainsFunc(hs, func(h hierarchy) bool { return slices.Contains(h.controllers, "cpuacct") })
+	for _, h := range hs {
+		if h.unified {
+			if err := n.makeUnified(h, name); err != nil {
+				n.missed = append(n.missed, reason(err))
+			}
+			continue
+		}
+		made := filepath.Join(h.dir(), name)
+		if err := os.Mkdir(made, 0o755); err != nil {
+			n.missed = append(n.missed, reason(err))
+			continue
+		}
+		n.places = append(n.places, place{hierarchy: h, parent: h.dir(), made: made, joined: made})
+	}
+	if !n.countsCPU() {
+		n.remove()
+		return nil, fmt.Errorf("make a cgroup: %s", why(n.missed, "none that counts CPU time"))
+	}
+	return n, nil
+}
+
+// makeUnified makes name and its inner cgroup in the unified hierarchy h.
+func (n *nest) makeUnified(h hierarchy, name string) error {
+	parent, want := chooseParent(h)
+	made := filepath.Join(parent, name)
+	if err := os.Mkdir(made, 0o755); err != nil {
+		return err
+	}
+	p := place{hierarchy: h, parent: parent, made: made, joined: filepath.Join(made, inner)}
+	if err := os.Mkdir(p.joined, 0o755); err != nil {
+		return errors.Join(err, os.Remove(made))
+	}
+	if len(want) > 0 {
+		if missing := without(want, words(filepath.Join(parent, "cgroup.subtree_control"))); len(missing) > 0 {
+			n.self.enable(parent, name, missing)
+		}
+		enable(made, words(filepath.Join(made, "cgroup.controllers")))
+	}
+	n.places = append(n.places, p)
+	return nil
+}
+
+// unifiedControllers are those whose files are read on a unified hierarchy and
+// that must be switched on for them; cpu.stat is there without one.
+var unifiedControllers = [...]string{"memory", "io", "pids"}
+
+// chooseParent returns the folder in the unified hierarchy h under which a
+// cgroup for the command is to be made and the controllers that it can have
+// there: the own cgroup where it already hands them on or may be made to, else
+// the nearest cgroup above it. It does not climb out of a cgroup with limits of
+// its own, which must hold for the command too. Without any such folder it
+// returns the own one and no controllers.
+func chooseParent(h hierarchy) (parent string, controllers []string) {
+	for at := h.path; ; at = filepath.Dir(at) {
+		dir := filepath.Join(h.mount, at)
+		available := wanted(words(filepath.Join(dir, "cgroup.controllers")))
+		if len(available) == 0 {
+			return h.dir(), nil // nothing further up helps: controllers only get fewer downwards
+		}
+		if writable(dir) && writable(filepath.Join(dir, "cgroup.procs")) {
+			missing := without(available, words(filepath.Join(dir, "cgroup.subtree_control")))
+			if len(missing) == 0 {
+				return dir, available
+			}
+			if writable(filepath.Join(dir, "cgroup.subtree_control")) && mayHandOn(dir) {
+				return dir, available
+			}
+		}
+		if at == "/" || limited(dir) {
+			return h.dir(), nil
+		}
+	}
+}
+
+// mayHandOn reports whether controllers can be switched on for the children of
+// dir: it is the root of the hierarchy, or holds no process but this one.
+func mayHandOn(dir string) bool {
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	for _, pid := range words(filepath.Join(dir, "cgroup.procs")) {
+		if pid != strconv.Itoa(os.Getpid()) {
+			return false
+		}
+	}
+	return true
+}
+
+// limited reports whether the cgroup dir itself holds its processes back.
+func limited(dir string) bool {
+	for _, f := range [...]string{"memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max"} {
+		if w := words(filepath.Join(dir, f)); len(w) > 0 && w[0] != "max" {
+			return true
+		}
+	}
+	return len(words(filepath.Join(dir, "cpuset.cpus"))) > 0 || len(words(filepath.Join(dir, "io.max"))) > 0
+}
+
+// selfMove is what was done to the own cgroup so that it can hand controllers
+// on: this process moved into a leaf below it.
+type selfMove struct {
+	parent, leaf string
+	enabled      []string
+}
+
+// enable switches controllers on for the children of parent; when parent is
+// the own cgroup, this process first moves into a leaf of its own. What does
+// not work leaves the new cgroup with fewer readings.
+func (s *selfMove) enable(parent, name string, controllers []string) {
+	s.parent, s.enabled = parent, controllers
+	own := slices.Contains(words(filepath.Join(parent, "cgroup.procs")), strconv.Itoa(os.Getpid()))
+	if _, err := os.Stat(filepath.Join(parent, "cgroup.type")); own && err == nil {
+		leaf := filepath.Join(parent, name+"-self")
+		if os.Mkdir(leaf, 0o755) != nil {
+			return
+		}
+		s.leaf = leaf
+		if write(filepath.Join(leaf, "cgroup.procs"), "0") != nil {
+			return
+		}
+	}
+	enable(parent, controllers)
+}
+
+// undo moves this process back and takes the leaf away.
+func (s *selfMove) undo() {
+	if s.leaf == "" {
+		return
+	}
+	for _, c := range s.enabled {
+		_ = write(filepath.Join(s.parent, "cgroup.subtree_control"), "-"+c)
+	}
+	_ = write(filepath.Join(s.parent, "cgroup.procs"), "0")
+	_ = os.Remove(s.leaf)
+}
+
+// enable switches the metered ones of controllers on for the children of dir,
+// one by one: one that cannot be must not keep the others from it.
+func enable(dir string, controllers []string) {
+	for _, c := range wanted(controllers) {
+		_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c)
+	}
+}
+
+// processes returns how many processes live in the run's cgroups.
+func (n *nest) processes() int {
+	most := 0
+	for _, p := range n.places {
+		count := 0
+		_ = filepath.WalkDir(p.made, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				count += len(words(filepath.Join(path, "cgroup.procs")))
+			}
+			return nil
+		})
+		most = max(most, count)
+	}
+	return most
+}
+
+// remove takes the run's cgroups away, deepest first, and undoes the rest. A
+// cgroup that still has processes stays for a later run's sweep.
+func (n *nest) remove() {
+	for _, p := range n.places {
+		removeTree(p.made)
+	}
+	n.self.undo()
+	n.places = nil
+}
+
+// removeTree removes the cgroup dir and all below it, deepest first. The kernel
+// lets go of a cgroup a moment after its last process was waited for.
+func removeTree(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			removeTree(filepath.Join(dir, e.Name()))
+		}
+	}
+	for try := range 5 {
+		err := syscall.Rmdir(dir)
+		if err != syscall.EBUSY || len(words(filepath.Join(dir, "cgroup.procs"))) > 0 {
+			return
+		}
+		time.Sleep(time.Duration(1<<try) * time.Millisecond / 2)
+	}
+}
+
+// sweep removes what runs of this pid namespace that were killed left behind
+// in the folders of n. A cgroup that still has processes stays.
+func (n *nest) sweep(ns uint64) {
+	for _, p := range n.places {
+		entries, err := os.ReadDir(p.parent)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if pid, ok := maker(e.Name(), ns); ok && e.IsDir() && syscall.Kill(pid, 0) == syscall.ESRCH {
+				removeTree(filepath.Join(p.parent, e.Name()))
+			}
+		}
+	}
+}
+
+// maker returns the pid of the run that made the cgroup name; false when it is
+// of another pid namespace or not a run's.
+func maker(name string, ns uint64) (int, bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	f := strings.Split(strings.TrimSuffix(rest, "-self"), "-")
+	if !ok || len(f) != 3 || ns == 0 || f[1] != strconv.FormatUint(ns, 16) {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(f[0])
+	return pid, err == nil && pid > 0
+}
+
+// wanted returns those of controllers that are metered.
+func wanted(controllers []string) []string {
+	var w []string
+	for _, c := range unifiedControllers {
+		if slices.Contains(controllers, c) {
+			w = append(w, c)
+		}
+	}
+	return w
+}
+
+// without returns those of a that are not in b.
+func without(a, b []string) []string {
+	var w []string
+	for _, c := range a {
+		if !slices.Contains(b, c) {
+			w = append(w, c)
+		}
+	}
+	return w
+}
+
+// words returns the words of a small kernel file, none when it cannot be read.
+func words(path string) []string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(b))
+}
+
+// writable reports whether this process may write path, by its effective ids.
+func writable(path string) bool {
+	const wOK, atEAccess = 2, 0x200
+	return syscall.Faccessat(atFDCWD, path, wOK, atEAccess) == nil
+}
+
+const atFDCWD = -0x64
+
+// write writes s to a kernel file in one call.
+func write(path, s string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(s)
+	return errors.Join(err, f.Close())
+}
+
+// reason is what the kernel said, without the path: a person cannot act on a
+// random name.
+func reason(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
