@@ -12,7 +12,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/cgroup"
-	"github.com/cimeter/cimeter/internal/command"
+	"github.com/cimeter/cimeter/internal/wrap"
 	"github.com/cimeter/cimeter/internal/summary"
 )
 
@@ -39,12 +39,12 @@ func (c *runCmd) Run(e *env) error {
 	record, text := openOutput(c.JSON), openOutput(c.Summary)
 	machine, _ := os.Hostname()
 	dir, _ := os.Getwd()
-	rep, err := command.Run(command.Options{
+	rep, err := wrap.Run(wrap.Options{
 		Command: argv, Env: os.Environ(), Getenv: e.getenv, Dir: dir, Machine: machine, Pid: os.Getpid(),
 		Stage: c.Stage, Project: c.Project, Name: c.Name,
 		Proc: "/proc", Open: openGroup(),
 	})
-	if start := (*command.StartError)(nil); errors.As(err, &start) {
+	if start := (*wrap.StartError)(nil); errors.As(err, &start) {
 		fmt.Fprintf(e.stderr, "cimeter: run: %v\n", start)
 		return exitCode(start.Code)
 	}
@@ -77,14 +77,14 @@ func (c *runCmd) Run(e *env) error {
 		return exitCode(exitFailure)
 	}
 	if rep.Status.Signaled() {
-		command.Die(rep.Status.Signal())
+		wrap.Die(rep.Status.Signal())
 		return exitCode(128 + int(rep.Status.Signal()))
 	}
 	return exitCode(rep.Status.ExitStatus())
 }
 
 // printRun prints the summary of a run.
-func printRun(w io.Writer, getenv func(string) string, rep *command.Report) error {
+func printRun(w io.Writer, getenv func(string) string, rep *wrap.Report) error {
 	b := bufio.NewWriter(w)
 	err := summary.Text(b, &rep.Record, summary.TextOptions{UTF8: utf8Locale(getenv), Width: summary.Columns})
 	if rep.Left == 1 {
@@ -102,9 +102,9 @@ func utf8Locale(getenv func(string) string) bool {
 }
 
 // openGroup returns what opens the counters of a cgroup of this host.
-func openGroup() func(string) (command.Group, cimeter.Limits, error) {
+func openGroup() func(string) (wrap.Group, cimeter.Limits, error) {
 	var host *cgroup.Host
-	return func(path string) (command.Group, cimeter.Limits, error) {
+	return func(path string) (wrap.Group, cimeter.Limits, error) {
 		var err error
 		if host == nil {
 			if host, err = cgroup.Open(cgroup.Options{}); err != nil {
@@ -119,7 +119,7 @@ func openGroup() func(string) (command.Group, cimeter.Limits, error) {
 	}
 }
 
-// runGroup is a cgroup as package command reads it.
+// runGroup is a cgroup as package wrap reads it.
 type runGroup struct{ *cgroup.Group }
 
 func (g runGroup) Read(s *cimeter.Sample, full bool) error {

@@ -1,4 +1,4 @@
-// Package command runs one command and meters it, with no daemon: what
+// Package wrap runs one command and meters it, with no daemon: what
 // `cimeter run` does.
 //
 // It owns the making, joining and removing of a cgroup for the command, the
@@ -11,4 +11,4 @@
 //
 // The entry point is [Run]. One run at a time in a process: signals, the
 // subreaper flag and the standard descriptors belong to the process.
-package command
+package wrap

@@ -1,4 +1,4 @@
-package command
+package wrap
 
 import (
 	"time"
@@ -26,6 +26,7 @@ type source interface {
 	last(s, late *cimeter.Sample, e ending)
 	// left returns how many processes the command left running.
 	left() int
+	close()
 }
 
 // The time between two samples: short at first, so that a command of a few
@@ -134,8 +135,9 @@ func (m *meter) book(s *cimeter.Sample, t time.Time) {
 // groups meters a command by its cgroups: one for each place where its folders
 // stand, which differs by hierarchy on some v1 hosts.
 type groups struct {
-	open []Group
-	nest *nest
+	open   []Group
+	nest   *nest
+	limits *cimeter.Limits
 }
 
 func (g *groups) sample(s *cimeter.Sample, full bool) {

@@ -1,4 +1,4 @@
-package command
+package wrap
 
 import (
 	"bytes"
@@ -89,6 +89,8 @@ func (t *tree) left() int {
 	}
 	return n
 }
+
+func (t *tree) close() {}
 
 func (t *tree) set(s *cimeter.Sample, user, system uint64) {
 	t.seen.user, t.seen.system = max(t.seen.user, user), max(t.seen.system, system)

@@ -1,6 +1,7 @@
-package command
+package wrap
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,43 +57,44 @@ func Run(o Options) (*Report, error) {
 	rep.miss("stages of runs inside", err)
 	defer box.remove()
 
-	src, nst, limits := o.prepare(rep)
-	if nst != nil {
-		defer nst.remove()
-	}
-
+	nst := o.prepare(rep)
+	t := &tree{proc: o.Proc, self: o.Pid}
 	path, pathSet := variable(o.Env, "PATH")
 	st := &starter{argv: o.Command, env: withVariable(o.Env, DirVariable, box.dir), files: find(o.Command[0], path, pathSet), nest: nst}
-	if t, ok := src.(*tree); ok {
+	if nst != nil {
+		defer nst.remove()
+	} else {
+		// Orphans of the command come to this process, which then learns what they spent.
+		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 		st.reap = t.reaped
 	}
 	inherited := inheritedFiles(o.Proc)
 	sig := catch()
 	started := time.Now()
 	c, missed, err := st.start()
-	rep.Missed = append(rep.Missed, missed...)
 	if err != nil {
 		return nil, startError(o.Command[0], err)
 	}
+	rep.Missed = append(rep.Missed, missed...)
 	sig.forward(c)
 	letGo(inherited)
-	if nst != nil && !nst.countsCPU() {
-		rep.Missed = append(rep.Missed, "memory as the kernel accounts it (metered by its processes)")
-		src = &tree{proc: o.Proc, self: o.Pid}
-	}
-	if t, ok := src.(*tree); ok {
-		t.began(c.pid)
-	}
 
-	m := newMeter(src, started)
+	m := newMeter(t, started)
+	var limits *cimeter.Limits
 	stop, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
+		// The counters are opened while the command runs: they began with its cgroup.
+		if g := o.open(nst, rep); g != nil {
+			m.source, limits = g, g.limits
+		} else {
+			t.began(c.pid)
+		}
+		if nst != nil {
+			nst.sweep(pidNamespace(o.Proc))
+		}
 		m.watch(stop)
 	}()
-	if nst != nil {
-		nst.sweep(pidNamespace(o.Proc))
-	}
 	e := <-c.done
 	end := time.Now()
 	close(stop)
@@ -102,10 +104,8 @@ func Run(o Options) (*Report, error) {
 		_ = unix.Close(c.pidfd)
 	}
 	m.finish(e, end)
-	rep.Left, rep.Status = src.left(), e.status
-	if g, ok := src.(*groups); ok {
-		g.close()
-	}
+	rep.Left, rep.Status = m.source.left(), e.status
+	m.source.close()
 
 	inner, dropped := box.take()
 	if dropped > 0 {
@@ -125,41 +125,53 @@ func Run(o Options) (*Report, error) {
 	return rep, nil
 }
 
-// prepare makes what the command is metered by: cgroups, else its processes.
-func (o *Options) prepare(rep *Report) (source, *nest, *cimeter.Limits) {
+// prepare makes cgroups for the command, nil when it is to be metered by its
+// processes.
+func (o *Options) prepare(rep *Report) *nest {
 	hs, err := readHierarchies(o.Proc)
 	var n *nest
 	if err == nil {
 		n, err = makeNest(hs, nestName(o.Pid, pidNamespace(o.Proc)))
 	}
-	if err == nil {
-		g := &groups{nest: n}
-		var limits *cimeter.Limits
-		for _, p := range n.paths() {
-			var one Group
-			var l cimeter.Limits
-			if one, l, err = o.Open(p); err != nil {
-				break
-			}
-			g.open = append(g.open, one)
-			if l != (cimeter.Limits{}) {
-				limits = tighter(limits, l)
-			}
-		}
-		if err == nil && len(g.open) > 0 {
-			if !n.has("memory") {
-				rep.Missed = append(rep.Missed, "memory ("+why(n.missed, "no memory controller for a cgroup of its own")+")")
-			}
-			return g, n, limits
-		}
-		g.close()
-		n.remove()
+	if err != nil {
+		rep.miss(missedCgroup, err)
+		return nil
 	}
-	rep.Missed = append(rep.Missed, fmt.Sprintf("memory as the kernel accounts it (%v; metered by its processes)", err))
-	// Orphans of the command come to this process, which then learns what they spent.
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	return &tree{proc: o.Proc, self: o.Pid}, nil, nil
+	if !n.has("memory") {
+		rep.Missed = append(rep.Missed, "memory ("+why(n.missed, "no memory controller for a cgroup of its own")+")")
+	}
+	return n
 }
+
+// missedCgroup is what the processes of a command do not tell.
+const missedCgroup = "memory with its peak, pressure, kills for memory"
+
+// open opens the counters of the cgroups in n, nil when they cannot tell CPU time.
+func (o *Options) open(n *nest, rep *Report) *groups {
+	if n == nil {
+		return nil
+	}
+	if !n.countsCPU() {
+		rep.miss(missedCgroup, errNotJoined)
+		return nil
+	}
+	g := &groups{nest: n}
+	for _, p := range n.paths() {
+		one, l, err := o.Open(p)
+		if err != nil {
+			rep.miss(missedCgroup, err)
+			g.close()
+			return nil
+		}
+		g.open = append(g.open, one)
+		if l != (cimeter.Limits{}) {
+			g.limits = tighter(g.limits, l)
+		}
+	}
+	return g
+}
+
+var errNotJoined = errors.New("the command could not be put into its cgroup")
 
 // why joins reasons, or is otherwise when there are none.
 func why(reasons []string, otherwise string) string {

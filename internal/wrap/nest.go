@@ -1,4 +1,4 @@
-package command
+package wrap
 
 import (
 	"crypto/rand"
@@ -248,16 +248,40 @@ func enable(dir string, controllers []string) {
 func (n *nest) processes() int {
 	most := 0
 	for _, p := range n.places {
-		count := 0
-		_ = filepath.WalkDir(p.made, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				count += len(words(filepath.Join(path, "cgroup.procs")))
-			}
-			return nil
-		})
-		most = max(most, count)
+		// Any one hierarchy has them all, but for one that the command left itself.
+		if slices.Contains(p.controllers, "cpuacct") || p.unified {
+			most = max(most, countProcesses(p.made))
+		}
 	}
 	return most
+}
+
+func countProcesses(dir string) int {
+	count := len(words(filepath.Join(dir, "cgroup.procs")))
+	for _, sub := range folders(dir) {
+		count += countProcesses(sub)
+	}
+	return count
+}
+
+// folders returns the cgroups directly below dir. Its link count tells whether
+// there are any.
+func folders(dir string) []string {
+	var st syscall.Stat_t
+	if syscall.Stat(dir, &st) != nil || st.Nlink == 2 {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var subs []string
+	for _, e := range entries {
+		if e.IsDir() {
+			subs = append(subs, filepath.Join(dir, e.Name()))
+		}
+	}
+	return subs
 }
 
 // remove takes the run's cgroups away, deepest first, and undoes the rest. A
@@ -273,16 +297,10 @@ func (n *nest) remove() {
 // removeTree removes the cgroup dir and all below it, deepest first. The kernel
 // lets go of a cgroup a moment after its last process was waited for.
 func removeTree(dir string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			removeTree(filepath.Join(dir, e.Name()))
-		}
-	}
 	for try := range 5 {
+		for _, sub := range folders(dir) {
+			removeTree(sub)
+		}
 		err := syscall.Rmdir(dir)
 		if err != syscall.EBUSY || len(words(filepath.Join(dir, "cgroup.procs"))) > 0 {
 			return
@@ -342,12 +360,28 @@ func without(a, b []string) []string {
 }
 
 // words returns the words of a small kernel file, none when it cannot be read.
+// It asks the kernel directly: package os would first offer the file to epoll.
 func words(path string) []string {
-	b, err := os.ReadFile(path)
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
-	return strings.Fields(string(b))
+	defer syscall.Close(fd)
+	b := make([]byte, 0, 512)
+	for {
+		b = slices.Grow(b, 512)
+		n, err := syscall.Read(fd, b[len(b):cap(b)])
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil
+		}
+		if n == 0 {
+			return strings.Fields(string(b))
+		}
+		b = b[:len(b)+n]
+	}
 }
 
 // writable reports whether this process may write path, by its effective ids.
@@ -360,12 +394,12 @@ const atFDCWD = -0x64
 
 // write writes s to a kernel file in one call.
 func write(path, s string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(s)
-	return errors.Join(err, f.Close())
+	_, err = syscall.Write(fd, []byte(s))
+	return errors.Join(err, syscall.Close(fd))
 }
 
 // reason is what the kernel said, without the path: a person cannot act on a
