@@ -14,6 +14,9 @@ type buildsCmd struct {
 	Limit      int    `default:"50" help:"List at most this many."`
 }
 
+// Help is the end of --help.
+func (c *buildsCmd) Help() string { return buildsHelp }
+
 // Run prints the list.
 func (c *buildsCmd) Run(e *env) error { return errors.New("builds: not built yet") }
 
@@ -26,6 +29,9 @@ type summaryCmd struct {
 	Short      bool   `xor:"form" help:"Print one line."`
 	Logfmt     bool   `xor:"form" help:"Print one line of logfmt for each stage."`
 }
+
+// Help is the end of --help.
+func (c *summaryCmd) Help() string { return summaryHelp }
 
 // Run prints the summary.
 func (c *summaryCmd) Run(e *env) error { return errors.New("summary: not built yet") }

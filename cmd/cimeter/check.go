@@ -11,6 +11,9 @@ type checkCmd struct {
 	Config string `type:"path" env:"CIMETER_CONFIG" placeholder:"FILE" help:"Configuration file to check."`
 }
 
+// Help is the end of --help.
+func (c *checkCmd) Help() string { return checkHelp }
+
 // Run prints every problem and ends with 1 when there is one.
 func (c *checkCmd) Run(e *env) error {
 	if _, err := config.Load(c.Config); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/common/promslog"
 
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/loglimit"
 )
 
 // The exit codes that are cimeter's own; run passes on those of its command.
@@ -76,6 +77,9 @@ type agentCmd struct {
 	WebConfig string `name:"web.config.file" type:"path" env:"CIMETER_WEB_CONFIG_FILE" placeholder:"FILE" help:"TLS and basic auth, in the form of the Prometheus exporter toolkit."`
 }
 
+// Help is the end of --help.
+func (c *agentCmd) Help() string { return agentHelp }
+
 // load returns the settings of the file with the flags laid over it.
 func (c *agentCmd) load(e *env) (config.Config, error) {
 	var over []config.Override
@@ -95,13 +99,19 @@ func (c *agentCmd) load(e *env) (config.Config, error) {
 	return config.Load(c.Config, over...)
 }
 
-// logger returns a logger in the manner of Prometheus' own programs.
-func (e *env) logger(c config.Log) *slog.Logger {
+// logWindow is the time within which the same fault is logged once.
+const logWindow = time.Minute
+
+// logger returns a logger in the manner of Prometheus' own programs, and the
+// limit on its repeats: flush that at the end.
+func (e *env) logger(c config.Log) (_ *slog.Logger, limit *loglimit.Handler) {
 	level, format := promslog.NewLevel(), promslog.NewFormat()
 	if err := errors.Join(level.Set(c.Level), format.Set(c.Format)); err != nil {
 		panic(err) // config lets nothing else through
 	}
-	return promslog.New(&promslog.Config{Level: level, Format: format, Writer: e.stderr})
+	lines := promslog.New(&promslog.Config{Level: level, Format: format, Writer: e.stderr})
+	limit = loglimit.New(lines.Handler(), logWindow)
+	return slog.New(limit), limit
 }
 
 // drainTime bounds how long a role may take to stop after the first signal:
@@ -152,7 +162,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
-		usage(parser, err, stderr)
+		usage(err, stderr)
 		return exitUsage
 	}
 	e := &env{stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, parser: parser, log: c.Log}
@@ -169,7 +179,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 }
 
 // usage prints what was wrong with the command line and how it is meant.
-func usage(parser *kong.Kong, err error, stderr io.Writer) {
+func usage(err error, stderr io.Writer) {
 	fmt.Fprintf(stderr, "cimeter: %v\n", err)
 	path, summary := "cimeter", "cimeter <command> [flags]"
 	var parse *kong.ParseError
@@ -178,6 +188,5 @@ func usage(parser *kong.Kong, err error, stderr io.Writer) {
 			path, summary = "cimeter "+cmd.Path(), "cimeter "+cmd.Summary()
 		}
 	}
-	_ = parser
 	fmt.Fprintf(stderr, "Usage: %s\nRun \"%s --help\" for more.\n", summary, path)
 }

@@ -1,7 +1,72 @@
 package main
 
-// The long texts of --help. Each sub-command ends with examples and exit codes.
+// The long texts of --help: what a sub-command does, examples, exit codes.
+// Indented lines stay as they are.
 
 const description = `cimeter tells what every build of a CI fleet cost, stage by stage, in CPU, memory, disk and network.
 
 Exit codes: 0 done; 1 failed, or check found something wrong; 2 the command line was wrong. "cimeter run" exits as the command it ran.`
+
+const agentHelp = `
+The agent watches the containers that CI runners start on this machine, reads the kernel's counters when each begins and ends, and keeps one record for each build. It serves:
+
+  /metrics               Prometheus text and OpenMetrics
+  /api/v1/builds         finished builds, newest first
+  /healthz, /readyz      for probes
+
+It asks Docker for events, the list, inspection and version, and changes nothing there.
+
+SIGTERM and SIGINT end it: running builds are saved, at most 10 s; a second signal ends it at once.
+
+Examples:
+
+  cimeter agent
+  cimeter agent --config /etc/cimeter.yaml --log.level debug
+  cimeter agent --listen 127.0.0.1:9808 --data /srv/cimeter
+
+Exit codes: 0 after a signal; 1 when it could not start or go on; 2 for a wrong command line.
+
+Everything else is set in the configuration file: see docs/config.md.`
+
+const buildsHelp = `
+Examples:
+
+  cimeter builds
+  cimeter builds --format csv > builds.csv
+  CIMETER_SERVER=http://ci-7:9808 cimeter builds --format ndjson
+
+Exit codes: 0 done; 1 the agent could not be asked; 2 for a wrong command line.`
+
+const summaryHelp = `
+The build is named by its key, as "cimeter builds" lists it, or by what only its key ends with.
+
+Examples:
+
+  cimeter summary gitlab/gitlab.example.com/4242
+  cimeter summary 4242 --markdown
+  cimeter summary 4242 --json | jq .usage.cpu_seconds
+
+Exit codes: 0 done; 1 no such build, several of them, or the agent could not be asked; 2 for a wrong command line.`
+
+const checkHelp = `
+Everything that is wrong with the configuration is named at once, with its place and what is accepted. Then cimeter says what it can meter on this machine and as this user: how the cgroups are laid out, whether Docker answers, and what each missing capability costs.
+
+Examples:
+
+  cimeter check
+  cimeter check --config /etc/cimeter.yaml
+
+Exit codes: 0 the configuration is good; 1 it is not; 2 for a wrong command line. What cannot be metered is named but does not fail the check.`
+
+const completionHelp = `
+Examples:
+
+  source <(cimeter completion bash)
+  cimeter completion zsh > "${fpath[1]}/_cimeter"
+  cimeter completion fish > ~/.config/fish/completions/cimeter.fish`
+
+const versionHelp = `
+Examples:
+
+  cimeter version
+  cimeter version --json`

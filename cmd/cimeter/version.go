@@ -44,6 +44,10 @@ func readBuild() build {
 	return b
 }
 
+// Help is the end of --help.
+func (c *versionCmd) Help() string { return versionHelp }
+
+// Run prints it.
 func (c *versionCmd) Run(e *env) error {
 	b := readBuild()
 	if c.JSON {
