@@ -22,7 +22,8 @@ type Spec struct {
 	Labels       map[string]string
 	Hostname     string
 	Binds        []string
-	Network      string // mode: "", host, none, container:<id>, a network's name
+	Network      string   // mode: "", host, none, container:<id>, a network's name
+	Networks     []string // networks to be made part of instead of the default bridge
 	Links        []string
 	CgroupParent string
 	Memory       int64 // bytes, swap included
@@ -36,6 +37,10 @@ func (d *Daemon) Create(ctx context.Context, s Spec) (string, error) {
 	if image == "" {
 		image = Image
 	}
+	endpoints := map[string]*network.EndpointSettings{}
+	for _, name := range s.Networks {
+		endpoints[name] = &network.EndpointSettings{}
+	}
 	r, err := d.client.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: s.Name,
 		Config: &container.Config{
@@ -46,6 +51,7 @@ func (d *Daemon) Create(ctx context.Context, s Spec) (string, error) {
 			Binds: s.Binds, NetworkMode: container.NetworkMode(s.Network), Links: s.Links,
 			Resources: container.Resources{CgroupParent: s.CgroupParent, Memory: s.Memory, MemorySwap: s.Memory, NanoCPUs: s.NanoCPUs},
 		},
+		NetworkingConfig: &network.NetworkingConfig{EndpointsConfig: endpoints},
 	})
 	if err != nil {
 		return "", fmt.Errorf("creating container %q: %w", s.Name, err)

@@ -73,12 +73,17 @@ func (d *Daemon) within(f func() error) error {
 	return <-result
 }
 
-// addNetns makes a network namespace with its loopback up.
+// addNetns makes a network namespace with its loopback up and without IPv6:
+// router solicitations of the bridge would be traffic that no test asked for.
 func addNetns(name string) error {
 	if err := command("ip", "netns", "add", name); err != nil {
 		return err
 	}
-	return command("ip", "-n", name, "link", "set", "lo", "up")
+	if err := command("ip", "-n", name, "link", "set", "lo", "up"); err != nil {
+		return err
+	}
+	return command("nsenter", "--net="+netnsPath(name), "sh", "-c",
+		"for f in all default; do f=/proc/sys/net/ipv6/conf/$f/disable_ipv6; [ ! -e $f ] || echo 1 >$f; done")
 }
 
 // command runs a program; its error holds what the program said.

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// memoryPeak is the kernel's own maximum of the container's memory: v2, else
+// v1; 0 where it is in neither.
+func memoryPeak() int64 {
+	for _, path := range []string{"/sys/fs/cgroup/memory.peak", "/sys/fs/cgroup/memory/memory.max_usage_in_bytes"} {
+		if b, err := os.ReadFile(path); err == nil {
+			n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// cgroupCPU is the CPU time of the container's cgroup in nanoseconds: v1, else
+// v2; 0 where it is in neither.
+func cgroupCPU() int64 {
+	for _, path := range []string{"/sys/fs/cgroup/cpuacct/cpuacct.usage", "/sys/fs/cgroup/cpu,cpuacct/cpuacct.usage"} {
+		if b, err := os.ReadFile(path); err == nil {
+			n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+			return n
+		}
+	}
+	b, err := os.ReadFile("/sys/fs/cgroup/cpu.stat")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			return n * 1000
+		}
+	}
+	return 0
+}
+
+// traffic is what the kernel counted on all interfaces but the loopback.
+func traffic() (receive, transmit int64) {
+	b, err := os.ReadFile("/proc/net/dev")
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(b)) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		f := strings.Fields(rest)
+		if name == "lo" || len(f) < 16 {
+			continue
+		}
+		r, _ := strconv.ParseInt(f[0], 10, 64)
+		t, _ := strconv.ParseInt(f[8], 10, 64)
+		receive, transmit = receive+r, transmit+t
+	}
+	return receive, transmit
+}
+
+// settle waits until the network is quiet: late acknowledgements are counted
+// as well.
+func settle() {
+	r, t := traffic()
+	for quiet := 0; quiet < 5; quiet++ {
+		time.Sleep(50 * time.Millisecond)
+		r2, t2 := traffic()
+		if r2 != r || t2 != t {
+			r, t, quiet = r2, t2, -1
+		}
+	}
+}
+
+// send sends n bytes to the sink and waits until it has closed.
+func send(addr string, n int64) error {
+	c, err := dial(addr, 'S', n)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	buf := make([]byte, 64<<10)
+	for n > 0 {
+		k, err := c.Write(buf[:min(n, int64(len(buf)))])
+		if err != nil {
+			return err
+		}
+		n -= int64(k)
+	}
+	if err := c.CloseWrite(); err != nil {
+		return err
+	}
+	if _, err := c.Read(buf); !errors.Is(err, io.EOF) {
+		return errors.New("the sink did not close")
+	}
+	return nil
+}
+
+// receive gets n bytes from the sink.
+func receive(addr string, n int64) error {
+	c, err := dial(addr, 'R', n)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	got, err := io.Copy(io.Discard, c)
+	if err != nil {
+		return err
+	}
+	if got != n {
+		return errors.New("the sink closed too early")
+	}
+	return nil
+}
+
+// dial connects to the sink and asks for a direction and a size.
+func dial(addr string, direction byte, n int64) (*net.TCPConn, error) {
+	c, err := net.DialTimeout("tcp4", addr, time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Write(binary.BigEndian.AppendUint64([]byte{direction}, uint64(n))); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
+}

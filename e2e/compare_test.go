@@ -1,0 +1,173 @@
+package e2e_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter"
+)
+
+// wanted is what the record of a build must say of one stage.
+type wanted struct {
+	Stage   string
+	Attempt int // 0 is 1
+	Truth   truth
+	// Memory is set when the stage takes and returns enough memory for its
+	// peak to be over when burn reads it.
+	Memory bool
+	// Network is set when the stage's traffic is over when burn reads it.
+	Network bool
+	// Disk is set when block IO is counted and the stage reads and writes only
+	// past the page cache.
+	Disk bool
+}
+
+// stageOf finds a stage of a record.
+func stageOf(r *cimeter.Record, name string, attempt int) *cimeter.Stage {
+	i := slices.IndexFunc(r.Stages, func(s cimeter.Stage) bool { return s.Name == name && s.Attempt == max(attempt, 1) })
+	if i < 0 {
+		return nil
+	}
+	return &r.Stages[i]
+}
+
+// check compares a record's stages with what burn knows of them.
+func check(t *testing.T, r *cimeter.Record, all []wanted) {
+	t.Helper()
+	for _, w := range all {
+		s := stageOf(r, w.Stage, w.Attempt)
+		if s == nil {
+			t.Errorf("%s: no stage %s (attempt %d) in %v", r.Key, w.Stage, max(w.Attempt, 1), stageNames(r))
+			continue
+		}
+		checkCPU(t, r.Key+" "+w.Stage, s.Usage.CPUSeconds.Total, time.Duration(w.Truth.CgroupCPU))
+		if w.Memory {
+			if s.Usage.MemoryBytes == nil || !s.Usage.MemoryBytes.Peak.Known {
+				t.Errorf("%s %s: no memory peak, want %d", r.Key, w.Stage, w.Truth.MemoryPeak)
+			} else if got := s.Usage.MemoryBytes.Peak.Value; got != uint64(w.Truth.MemoryPeak) {
+				t.Errorf("%s %s: memory peak %d, the kernel's is %d", r.Key, w.Stage, got, w.Truth.MemoryPeak)
+			}
+		}
+		if w.Network {
+			if n := s.Usage.NetworkBytes; n == nil {
+				t.Errorf("%s %s: no network bytes, want %d and %d", r.Key, w.Stage, w.Truth.NetworkReceive, w.Truth.NetworkTransmit)
+			} else if n.Receive != uint64(w.Truth.NetworkReceive) || n.Transmit != uint64(w.Truth.NetworkTransmit) {
+				t.Errorf("%s %s: network received %d, sent %d, want %d and %d", r.Key, w.Stage,
+					n.Receive, n.Transmit, w.Truth.NetworkReceive, w.Truth.NetworkTransmit)
+			}
+		}
+		if w.Disk {
+			if b := s.Usage.IOBytes; b == nil {
+				t.Errorf("%s %s: no IO bytes, want %d read, %d written", r.Key, w.Stage, w.Truth.ReadBytes, w.Truth.WriteBytes)
+			} else if b.Read != uint64(w.Truth.ReadBytes) || b.Write != uint64(w.Truth.WriteBytes) {
+				t.Errorf("%s %s: read %d, wrote %d bytes, want %d and %d", r.Key, w.Stage, b.Read, b.Write, w.Truth.ReadBytes, w.Truth.WriteBytes)
+			}
+		}
+	}
+}
+
+// checkCPU compares CPU time: within 1 % or 10 ms of the truth.
+func checkCPU(t *testing.T, what string, got cimeter.Opt[float64], want time.Duration) {
+	t.Helper()
+	if !got.Known {
+		t.Errorf("%s: no CPU time, want %v", what, want)
+		return
+	}
+	g := time.Duration(got.Value * float64(time.Second))
+	tolerance := max(want/100, 10*time.Millisecond)
+	if diff := g - want; time.Duration(math.Abs(float64(diff))) > tolerance {
+		t.Errorf("%s: CPU %v, want %v within %v", what, g, want, tolerance)
+	}
+}
+
+// checkOrder compares the names of a record's stages, those alongside left
+// out, with what ran.
+func checkOrder(t *testing.T, r *cimeter.Record, want ...string) {
+	t.Helper()
+	var got []string
+	for _, s := range r.Stages {
+		if !s.Alongside {
+			got = append(got, s.Name)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: stages %q, want %q", r.Key, got, want)
+	}
+}
+
+func stageNames(r *cimeter.Record) []string {
+	var names []string
+	for _, s := range r.Stages {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// checkComplete fails when a record claims a hole where none was.
+func checkComplete(t *testing.T, r *cimeter.Record) {
+	t.Helper()
+	if !r.Complete || len(r.Gaps) > 0 {
+		t.Errorf("%s: complete=%v with gaps %+v, want a complete record", r.Key, r.Complete, r.Gaps)
+	}
+}
+
+// checkSum compares the build's CPU time with the sum over its stages: every
+// second is counted once.
+func checkSum(t *testing.T, r *cimeter.Record) {
+	t.Helper()
+	var sum float64
+	for _, s := range r.Stages {
+		sum += s.Usage.CPUSeconds.Total.Value
+	}
+	if got := r.Usage.CPUSeconds.Total.Value; math.Abs(got-sum) > 1e-6*max(sum, 1) {
+		t.Errorf("%s: CPU %v s, its stages sum up to %v s", r.Key, got, sum)
+	}
+}
+
+// account is the fate of every build of a run, after all is quiet.
+type account struct {
+	want map[string]time.Duration // CPU time by build key, from the kernel
+}
+
+// settle compares the agent's records with the truth: nothing lost, nothing
+// twice, nothing wrong without being marked.
+func (c *account) settle(t *testing.T, a *agent) {
+	t.Helper()
+	for key := range c.want {
+		a.await(key)
+	}
+	keys, err := a.keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	var lost, wrong, unmarked int
+	duplicates := len(keys) - len(slices.Compact(slices.Clone(keys)))
+	for key, want := range c.want {
+		if !slices.Contains(keys, key) {
+			lost++
+			t.Errorf("%s: lost", key)
+			continue
+		}
+		r, err := a.record(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := time.Duration(r.Usage.CPUSeconds.Total.Value * float64(time.Second))
+		tolerance := max(want/100, 10*time.Millisecond)
+		switch {
+		case got > want+tolerance:
+			wrong++
+			t.Errorf("%s: CPU %v, more than the %v it used", key, got, want)
+		case got < want-tolerance && r.Complete:
+			unmarked++
+			t.Errorf("%s: CPU %v of %v, and no gap is marked", key, got, want)
+		}
+	}
+	if duplicates > 0 {
+		t.Errorf("%d builds have more than one record", duplicates)
+	}
+	t.Logf("account: %d builds, lost %d, duplicate %d, wrong %d, unmarked %d", len(c.want), lost, duplicates, wrong, unmarked)
+}
