@@ -92,7 +92,7 @@ _cimeter() {
 			return
 			;;
 `)
-	fmt.Fprintf(&b, "\t\t%s) [[ $cmd ]] || cmd=${COMP_WORDS[i]} ;;\n\t\tesac\n\tdone\n\tcase "$cmd $prev" in\n", strings.Join(cs[0].args, " | "))
+	fmt.Fprintf(&b, "\t\t%s) [[ $cmd ]] || cmd=${COMP_WORDS[i]} ;;\n\t\tesac\n\tdone\n\tcase \"$cmd $prev\" in\n", strings.Join(cs[0].args, " | "))
 	for i, c := range cs {
 		flags, pattern := c.flags, `"`+c.name+` %s"`
 		if i == 0 {
