@@ -38,11 +38,14 @@ const (
 // live is a container's cgroup while it exists.
 type live struct {
 	id, path string
+	inode    uint64
 	group    *cgroup.Group
 	segment  *attrib.Segment
 	sample   cimeter.Sample
 	born     time.Time
 	read     time.Time // of the last successful reading
+	parent   *parent   // nil where none is kept
+	cpu      uint64    // of the last reading, nanoseconds
 
 	token      uint64
 	pidfd, pid int // pidfd is -1 while no process is watched
@@ -62,7 +65,8 @@ type live struct {
 // appeared takes up a container's cgroup. born says that it was just made: its
 // counters began at 0 while the meter watched.
 func (m *meter) appeared(path string, born bool) {
-	if m.paths[path] != nil {
+	old := m.paths[path]
+	if old != nil && !old.closed {
 		return
 	}
 	id, _, ok := cgroup.Container(path)
@@ -83,11 +87,15 @@ func (m *meter) appeared(path string, born bool) {
 		m.know(id).missed(m, now)
 		return
 	}
-	l := &live{id: id, path: path, group: g, born: now, pidfd: -1, pid: -1, read: now}
+	if old != nil && old.inode == g.Inode() {
+		g.Close() // its container has ended; only the folder is still there
+		return
+	}
+	l := &live{id: id, path: path, group: g, inode: g.Inode(), born: now, pidfd: -1, pid: -1, read: now}
 	m.token++
 	l.token = m.token
-	if l.segment = m.ledger.Resume(id, g.Inode(), now); l.segment == nil {
-		l.segment = m.ledger.Open(id, path, g.Inode(), now, born)
+	if l.segment = m.ledger.Resume(id, l.inode, now); l.segment == nil {
+		l.segment = m.ledger.Open(id, path, l.inode, now, born)
 	}
 	m.lives = append(m.lives, l)
 	m.paths[path] = l
@@ -96,8 +104,9 @@ func (m *meter) appeared(path string, born bool) {
 		m.gauges.segmentsBirth.Add(1)
 	} else {
 		m.gauges.segmentsLate.Add(1)
-		m.sample(l, cgroup.Full)
+		m.sample(l, cgroup.Full) // where counting begins
 	}
+	l.parent = m.gauges.parentOf(m, path)
 	l.look = now
 	m.lookAt(l, now)
 	m.unsettled = append(m.unsettled, l)
@@ -277,6 +286,7 @@ func (m *meter) close(l *live, now time.Time) {
 
 // vanish ends the segment of a container whose cgroup was removed.
 func (m *meter) vanish(l *live, now time.Time) {
+	delete(m.paths, l.path)
 	if l.closed {
 		return
 	}
@@ -297,11 +307,10 @@ func (m *meter) vanish(l *live, now time.Time) {
 func (m *meter) drop(l *live, end time.Time) {
 	m.ledger.Close(l.segment, end, cimeter.Opt[int]{})
 	m.release(l)
-	delete(m.paths, l.path)
 	delete(m.tokens, l.token)
 	m.know(l.id).ended(m, l, end)
 	if key := l.segment.BuildKey(); key != "" {
-		m.checkpoint(key)
+		m.checkpoint(key, end)
 	}
 }
 

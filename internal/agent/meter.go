@@ -29,6 +29,7 @@ type meter struct {
 	tokens map[uint64]*live
 	token  uint64
 	known  map[string]*known
+	due    map[string]time.Time // when each running build is checkpointed next
 	rounds int
 	gauges gauges
 	// unsettled are those of lives that something is still to be found out about.
@@ -41,7 +42,7 @@ type meter struct {
 
 func newMeter(a *Agent) *meter {
 	return &meter{
-		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known),
+		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known), due: make(map[string]time.Time),
 		gauges: newGauges(a.opts.Tally, a.opts.Machine),
 	}
 }
@@ -213,6 +214,12 @@ func (m *meter) book(l *live, err error) {
 		m.gauges.readErrors.Add(1)
 	}
 	m.ledger.Advance(l.segment, &l.sample)
+	if cpu, ok := l.sample.Counter(cimeter.CPUTotal); ok && cpu > l.cpu {
+		if l.parent != nil {
+			l.parent.captured += cpu - l.cpu
+		}
+		l.cpu = cpu
+	}
 }
 
 // finished takes a record off the ledger's hands.
@@ -237,7 +244,7 @@ func (m *meter) end(now time.Time) {
 	}
 	m.ledger.Drain(now)
 	for _, key := range m.ledger.Keys() {
-		m.checkpoint(key)
+		m.checkpoint(key, now)
 	}
 	for _, l := range m.lives {
 		m.release(l)

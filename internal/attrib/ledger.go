@@ -152,6 +152,10 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 			b.tell(Evidence{Kind: "missed"})
 		}
 	}
+	for _, g := range s.gaps {
+		b.gap(g)
+	}
+	s.gaps = nil
 	if id.Stage != "" {
 		attempt := 1
 		if id.Role != cimeter.RoleCache && id.Role != cimeter.RoleWait {
@@ -284,6 +288,15 @@ func (l *Ledger) Gap(key string, g cimeter.Gap) {
 	if b := l.builds[key]; b != nil {
 		b.gap(g)
 	}
+}
+
+// SegmentGap marks a hole in the build of s, now or when s is bound.
+func (l *Ledger) SegmentGap(s *Segment, g cimeter.Gap) {
+	if s.build != nil {
+		s.build.gap(g)
+		return
+	}
+	s.gaps = append(s.gaps, g)
 }
 
 // GapAll marks a hole in every running build.

@@ -17,6 +17,7 @@ type Segment struct {
 	// counts in the totals, but neither as a rate nor in the counters, where the
 	// earlier process may have shown it already.
 	resumed bool
+	gaps    []cimeter.Gap // noted before it was bound
 }
 
 // SegmentState is what a checkpoint keeps of a segment that runs.

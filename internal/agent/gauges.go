@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"path"
+	"strings"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/catalog"
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/process"
+	"github.com/cimeter/cimeter/internal/tally"
+)
+
+const containerInfo = catalog.ContainerInfo
+
+// gauges are what the agent says of itself and of its machine.
+type gauges struct {
+	tally *tally.Table
+
+	containers, segmentsBirth, segmentsLate, segmentsMissed *tally.Value
+	reads, readsGone, readErrors, readsDegraded             *tally.Value
+	rounds, roundCPU, ownCPU, memory                        *tally.Value
+	droppedContainers, droppedKnown, droppedBuilds          *tally.Value
+	droppedInspections                                      *tally.Value
+	overflows, engineUp, engineEvents, disputed             *tally.Value
+	uncaptured, coverage                                    *tally.Value
+	machineBuilds, machineOther, machineOwn                 *tally.Value
+
+	machine    uint64 // CPU time of the machine at the last round, nanoseconds
+	attributed uint64
+	own        time.Duration
+	degraded   uint64
+	parents    map[string]*parent
+}
+
+func newGauges(t *tally.Table, machine string) gauges {
+	return gauges{
+		tally:              t,
+		containers:         t.Value(catalog.AgentContainers),
+		segmentsBirth:      t.Value(catalog.AgentSegments, "birth"),
+		segmentsLate:       t.Value(catalog.AgentSegments, "late"),
+		segmentsMissed:     t.Value(catalog.AgentSegments, "missed"),
+		reads:              t.Value(catalog.AgentReads, "ok"),
+		readsGone:          t.Value(catalog.AgentReads, "gone"),
+		readErrors:         t.Value(catalog.AgentReads, "error"),
+		readsDegraded:      t.Value(catalog.AgentReads, "degraded"),
+		rounds:             t.Value(catalog.AgentRounds),
+		roundCPU:           t.Value(catalog.AgentRoundCPU),
+		ownCPU:             t.Value(catalog.AgentCPU),
+		memory:             t.Value(catalog.AgentMemory),
+		droppedContainers:  t.Value(catalog.AgentDropped, "containers"),
+		droppedKnown:       t.Value(catalog.AgentDropped, "metadata"),
+		droppedBuilds:      t.Value(catalog.AgentDropped, "builds"),
+		droppedInspections: t.Value(catalog.AgentDropped, "inspections"),
+		overflows:          t.Value(catalog.AgentWatchOverflows),
+		engineUp:           t.Value(catalog.AgentDockerUp),
+		engineEvents:       t.Value(catalog.AgentDockerEvents),
+		disputed:           t.Value(catalog.AgentDisputed),
+		uncaptured:         t.Value(catalog.AgentUncapturedCPU),
+		coverage:           t.Value(catalog.AgentCoverage),
+		machineBuilds:      t.Value(catalog.MachineCPU, machine, "builds"),
+		machineOther:       t.Value(catalog.MachineCPU, machine, "other"),
+		machineOwn:         t.Value(catalog.MachineCPU, machine, "cimeter"),
+		parents:            make(map[string]*parent),
+	}
+}
+
+// cpu returns the CPU time that the agent has used.
+func (g *gauges) cpu() time.Duration {
+	cpu, _, err := process.Self()
+	if err != nil {
+		return g.own
+	}
+	return cpu
+}
+
+func (g *gauges) gap(reason string) { g.tally.Value(catalog.AgentGaps, reason).Add(1) }
+
+// round brings everything up to date after a round that began with before of
+// the agent's CPU time used.
+func (g *gauges) round(m *meter, before time.Duration) {
+	cpu, resident, err := process.Self()
+	if err == nil {
+		g.roundCPU.Add((cpu - before).Seconds())
+		g.ownCPU.Set(cpu.Seconds())
+		g.memory.Set(float64(resident))
+	}
+	g.rounds.Add(1)
+	g.containers.Set(float64(len(m.lives)))
+	if d := m.host.Degraded(); d > g.degraded {
+		g.readsDegraded.Add(float64(d - g.degraded))
+		g.degraded = d
+	}
+	g.machineTime(m, cpu)
+	if m.rounds%m.opts.FullEvery == 0 {
+		g.capture(m)
+	}
+}
+
+// machineTime divides what the machine's CPUs did among builds, the agent and
+// everything else.
+func (g *gauges) machineTime(m *meter, cpu time.Duration) {
+	now := m.machineCPU()
+	if !now.Known {
+		return
+	}
+	builds := m.ledger.AttributedCPU()
+	if g.machine > 0 && now.Value >= g.machine {
+		total := float64(now.Value-g.machine) / 1e9
+		mine := float64(builds-g.attributed) / 1e9
+		own := (cpu - g.own).Seconds()
+		g.machineBuilds.Add(mine)
+		g.machineOwn.Add(own)
+		g.machineOther.Add(max(0, total-mine-own))
+		if m.ledger.Builds() > 0 && total > 0 {
+			g.coverage.Set(min(1, mine/total))
+		}
+	}
+	g.machine, g.attributed, g.own = now.Value, builds, cpu
+}
+
+// maxParents bounds the parents of containers' cgroups whose counters are kept.
+const maxParents = 64
+
+// parent is the cgroup above containers': its counters keep what they used when
+// they are gone, and so tell what no segment has shown.
+type parent struct {
+	group    *cgroup.Group
+	base     uint64 // its CPU time when it was first seen, nanoseconds
+	captured uint64 // CPU time of its containers that was read since, nanoseconds
+	told     uint64
+	sample   cimeter.Sample
+}
+
+// parentOf returns the parent of a container's cgroup, nil where that holds
+// other things too (a slice of systemd).
+func (g *gauges) parentOf(m *meter, cgroupPath string) *parent {
+	dir := path.Dir(cgroupPath)
+	if p, ok := g.parents[dir]; ok {
+		return p
+	}
+	if dir == "/" || strings.HasSuffix(dir, ".slice") || len(g.parents) >= maxParents {
+		return nil
+	}
+	group, err := m.host.Group(dir)
+	if err != nil {
+		return nil
+	}
+	p := &parent{group: group}
+	if err := group.Read(&p.sample, cgroup.Fast); err != nil {
+		group.Close()
+		return nil
+	}
+	p.base, _ = p.sample.Counter(cimeter.CPUTotal)
+	g.parents[dir] = p
+	return p
+}
+
+// capture holds the parents' counters against what was read of their children.
+func (g *gauges) capture(m *meter) {
+	for dir, p := range g.parents {
+		if err := p.group.Read(&p.sample, cgroup.Fast); err != nil {
+			p.group.Close()
+			delete(g.parents, dir) // made again: begins anew
+			continue
+		}
+		used, _ := p.sample.Counter(cimeter.CPUTotal)
+		used -= min(used, p.base)
+		if used > p.captured+p.told {
+			g.uncaptured.Add(float64(used-p.captured-p.told) / 1e9)
+			p.told = used - p.captured
+		}
+	}
+}
+
+// info exports the series that joins a container's other metrics to its build.
+func (m *meter) info(k *known) {
+	b := k.identity.Build
+	stage := k.identity.Stage
+	m.opts.Tally.SetInfo(containerInfo, k.id, b.CI, b.Project, m.opts.Machine, b.Runner.Key(), stage, k.id, b.Key)
+}
