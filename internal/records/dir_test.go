@@ -292,7 +292,7 @@ func TestDir_Corrupt(t *testing.T) {
 		}
 	}
 	flip(1)
-	if r, err := d.Get(key(2)); !errors.Is(err, cimeter.ErrInvalid) || r != nil {
+	if r, err := d.Get(key(2)); !errors.Is(err, records.ErrDamaged) || r != nil {
 		t.Errorf("got %v, %v: want a damaged file", r, err)
 	}
 	if _, err := d.Get(key(2)); !errors.Is(err, cimeter.ErrNotFound) {

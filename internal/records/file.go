@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -31,6 +32,9 @@ const (
 	hashBytes     = 16
 	endedDigits   = 19
 )
+
+// ErrDamaged says that a file's checksum or content is not what was written.
+var ErrDamaged = errors.New("damaged")
 
 // entry is a record as its file's name tells it.
 type entry struct {
@@ -129,11 +133,11 @@ func valid(file []byte) bool {
 func decode(file []byte) (*cimeter.Record, error) {
 	body, ok := payload(file)
 	if !ok {
-		return nil, fmt.Errorf("checksum of %d bytes does not match: %w", len(file), cimeter.ErrInvalid)
+		return nil, fmt.Errorf("checksum of %d bytes does not match: %w", len(file), ErrDamaged)
 	}
 	r := new(cimeter.Record)
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(r); err != nil {
-		return nil, fmt.Errorf("decode: %v: %w", err, cimeter.ErrInvalid)
+		return nil, fmt.Errorf("decode: %v: %w", err, ErrDamaged)
 	}
 	return r, nil
 }

@@ -14,7 +14,7 @@ import (
 type Filter = func(*cimeter.Record) bool
 
 // Get returns the record of a key. The error wraps [cimeter.ErrNotFound] when
-// there is none, and [cimeter.ErrInvalid] when its file is damaged; that file
+// there is none, and [ErrDamaged] when its file is damaged; that file
 // is then set aside and counted, and the next Get does not find the record.
 func (d *Dir) Get(key string) (*cimeter.Record, error) {
 	e, ok := d.find(hashKey(key))
@@ -56,7 +56,7 @@ func (d *Dir) List(cursor string, limit int, wanted Filter) ([]*cimeter.Record, 
 		for _, e := range page[:n] {
 			r, err := d.read(e)
 			switch {
-			case errors.Is(err, fs.ErrNotExist), errors.Is(err, cimeter.ErrInvalid): // evicted meanwhile; set aside
+			case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrDamaged): // evicted meanwhile; set aside
 			case err != nil:
 				return nil, "", fmt.Errorf("list records: %w", err)
 			case wanted == nil || wanted(r):
