@@ -1,0 +1,398 @@
+package cgroup_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/cgroup"
+)
+
+const id = "4f1c0d9be2a7538664f1c0d9be2a7538664f1c0d9be2a7538664f1c0d9be2a75"
+
+// fixture is one host's kernel files, unpacked from a txtar archive: cgroup,
+// proc and sys in dir.
+type fixture struct {
+	t   testing.TB
+	dir string
+}
+
+func unpack(t testing.TB, name string) fixture {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + name + ".txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fixture{t, t.TempDir()}
+	var file, content string
+	for l := range strings.Lines(string(b) + "--  --\n") {
+		if !strings.HasPrefix(l, "-- ") || !strings.HasSuffix(l, " --\n") {
+			content += l
+			continue
+		}
+		if file != "" {
+			f.write(file, content)
+		}
+		file, content = strings.TrimSpace(l[3:len(l)-3]), ""
+	}
+	return f
+}
+
+func (f fixture) write(name, content string) {
+	f.t.Helper()
+	p := filepath.Join(f.dir, name)
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f fixture) remove(name string) {
+	f.t.Helper()
+	if err := os.RemoveAll(filepath.Join(f.dir, name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f fixture) options() cgroup.Options {
+	return cgroup.Options{Root: f.dir + "/cgroup", Proc: f.dir + "/proc", Sys: f.dir + "/sys"}
+}
+
+func (f fixture) open() *cgroup.Host {
+	f.t.Helper()
+	h, err := cgroup.Open(f.options())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(h.Close)
+	return h
+}
+
+func group(t testing.TB, h *cgroup.Host, path string) *cgroup.Group {
+	t.Helper()
+	g, err := h.Group(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+var counterNames = [cimeter.NumCounters]string{
+	"cpu total", "cpu user", "cpu system", "cpu periods", "cpu throttled periods", "cpu throttled",
+	"io read bytes", "io write bytes", "io reads", "io writes", "net receive", "net transmit",
+	"cpu some", "cpu full", "memory some", "memory full", "io some", "io full", "oom kills", "oom kills nested",
+}
+
+var gaugeNames = [cimeter.NumGauges]string{
+	"memory", "memory peak", "working set", "anon", "file", "kernel", "swap", "processes",
+}
+
+// dump writes all readings that s has, one a line.
+func dump(s *cimeter.Sample) string {
+	var b strings.Builder
+	for c := range cimeter.NumCounters {
+		if v, ok := s.Counter(c); ok {
+			fmt.Fprintf(&b, "%s %d\n", counterNames[c], v)
+		}
+	}
+	for g := range cimeter.NumGauges {
+		if v, ok := s.Gauge(g); ok {
+			fmt.Fprintf(&b, "%s %d\n", gaugeNames[g], v)
+		}
+	}
+	return b.String()
+}
+
+// The readings of the fixtures, in the units of cimeter.Sample.
+const (
+	v2Fast = `cpu total 2312345000
+cpu user 1901234000
+cpu system 411111000
+cpu periods 57
+cpu throttled periods 12
+cpu throttled 345678000
+io read bytes 1459200
+io write bytes 314773504
+io reads 192
+io writes 353
+`
+	pressure = `cpu some 1117493000
+cpu full 90211000
+memory some 210000
+memory full 200000
+io some 5150000
+io full 5000000
+`
+	memory = `working set 4475904
+anon 1257472
+file 14888960
+kernel 540672
+swap 4096
+processes 7
+`
+	v1Times = `cpu total 2312345678
+cpu user 1900000000
+cpu system 410000000
+cpu periods 57
+cpu throttled periods 12
+cpu throttled 345678901
+`
+)
+
+func TestGroup_Read_Fixtures(t *testing.T) {
+	for _, tt := range []struct {
+		name, layout, watch, path string
+		fast, full                string
+		cores                     float64
+		bytes                     uint64
+		setBy                     string
+		blockIO                   bool
+	}{
+		{
+			name: "v2-systemd-docker", layout: "v2", watch: "/cgroup", path: "/system.slice/docker-" + id + ".scope",
+			fast:  v2Fast + "memory 16686080\nmemory peak 50593792\n",
+			full:  v2Fast + pressure + "oom kills 1\noom kills nested 2\nmemory 16686080\nmemory peak 50593792\n" + memory,
+			cores: 1.5, bytes: 8 << 30, setBy: "/system.slice", blockIO: true,
+		},
+		{
+			name: "v2-cgroupfs-docker", layout: "v2", watch: "/cgroup", path: "/docker/" + id,
+			fast:  v2Fast + "memory 16686080\nmemory peak 50593792\n",
+			full:  v2Fast + pressure + "oom kills 1\noom kills nested 2\nmemory 16686080\nmemory peak 50593792\n" + memory,
+			cores: 1, blockIO: true,
+		},
+		{
+			name: "v2-nopsi-5.10", layout: "v2", watch: "/cgroup", path: "/docker/" + id,
+			fast:  v2Fast + "memory 16686080\n",
+			full:  v2Fast + "oom kills 1\noom kills nested 2\nmemory 16686080\n" + memory,
+			cores: 1.5, blockIO: true,
+		},
+		{
+			name: "v1-cgroupfs-docker", layout: "v1", watch: "/cgroup/blkio", path: "/docker/" + id,
+			fast:  "cpu total 2312345678\nio read bytes 1459200\nio write bytes 314773504\nio reads 192\nio writes 353\nmemory 16686080\nmemory peak 50593792\n",
+			full:  v1Times + "io read bytes 1459200\nio write bytes 314773504\nio reads 192\nio writes 353\noom kills 2\nmemory 16686080\nmemory peak 50593792\n" + memory,
+			cores: 1.5, bytes: 6 << 30, setBy: "/docker", blockIO: true,
+		},
+		{
+			name: "hybrid-docker", layout: "hybrid", watch: "/cgroup/blkio", path: "/docker/" + id,
+			fast:  "cpu total 2312345678\nmemory 16686080\nmemory peak 50593792\n",
+			full:  v1Times + pressure + "oom kills 2\nmemory 16686080\nmemory peak 50593792\n" + memory,
+			cores: 1.5, bytes: 6 << 30, setBy: "/docker", blockIO: false,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := unpack(t, tt.name)
+			h := f.open()
+			if h.Layout() != tt.layout || h.WatchDir() != f.dir+tt.watch {
+				t.Errorf("layout %s, watches %s", h.Layout(), h.WatchDir())
+			}
+			g := group(t, h, tt.path)
+			var s cimeter.Sample
+			if err := g.Read(&s, cgroup.Fast); err != nil || dump(&s) != tt.fast {
+				t.Errorf("Read fast: %v\n%swant\n%s", err, dump(&s), tt.fast)
+			}
+			if err := g.Read(&s, cgroup.Full); err != nil || dump(&s) != tt.full {
+				t.Errorf("Read full: %v\n%swant\n%s", err, dump(&s), tt.full)
+			}
+			if h.Errors() != 0 || h.Degraded() != 0 {
+				t.Errorf("errors %d (%v), degraded %d", h.Errors(), h.LastError(), h.Degraded())
+			}
+			l := g.Limits()
+			if l.CPUCores != cimeter.Some(tt.cores) || l.MemorySetBy != tt.setBy || l.MemoryBytes.Known != (tt.bytes != 0) || l.MemoryBytes.Value != tt.bytes {
+				t.Errorf("limits %+v, want %v cores and %d bytes by %q", l, tt.cores, tt.bytes, tt.setBy)
+			}
+			if err := h.BlockIO(); (err == nil) != tt.blockIO || err != nil && !errors.Is(err, cimeter.ErrUnsupported) {
+				t.Errorf("BlockIO: %v", err)
+			}
+			if pids, err := g.Procs(nil); err != nil || len(pids) != 2 || pids[0] != 4242 || pids[1] != 4250 {
+				t.Errorf("Procs: %v, %v", pids, err)
+			}
+			if some, err := g.Populated(); !some || err != nil {
+				t.Errorf("Populated: %v, %v", some, err)
+			}
+			if e := g.EventsFile(); (e != "") != (tt.layout != "v1") {
+				t.Errorf("EventsFile %q", e)
+			}
+			if g.Path() != tt.path || g.Inode() == 0 || g.Files() == 0 {
+				t.Errorf("path %s, inode %d, %d files", g.Path(), g.Inode(), g.Files())
+			}
+			if n := h.MachineCores(); n != 2 {
+				t.Errorf("MachineCores %v", n)
+			}
+			if n, err := h.MachineMemory(); n != 24684084<<10 || err != nil {
+				t.Errorf("MachineMemory %v, %v", n, err)
+			}
+			want := uint64(72030965476)
+			if tt.layout == "v2" {
+				want = 68161668000
+			}
+			if n, err := h.MachineCPU(); n != want || err != nil {
+				t.Errorf("MachineCPU %v, %v, want %v", n, err, want)
+			}
+			g.Close()
+			if err := g.Read(&s, cgroup.Fast); !errors.Is(err, cimeter.ErrGone) {
+				t.Errorf("Read after Close: %v", err)
+			}
+		})
+	}
+}
+
+func TestGroup_Read_Allocs(t *testing.T) {
+	for name, path := range map[string]string{
+		"v2-systemd-docker":  "/system.slice/docker-" + id + ".scope",
+		"v1-cgroupfs-docker": "/docker/" + id,
+		"hybrid-docker":      "/docker/" + id,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := group(t, unpack(t, name).open(), path)
+			var s cimeter.Sample
+			pids := make([]int, 0, 8)
+			round := func() {
+				for _, tier := range []cgroup.Tier{cgroup.Fast, cgroup.Full} {
+					if err := g.Read(&s, tier); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var err error
+				if pids, err = g.Procs(pids[:0]); err != nil || len(pids) != 2 {
+					t.Fatal(pids, err)
+				}
+			}
+			round()
+			if n := testing.AllocsPerRun(100, round); n != 0 {
+				t.Errorf("%v allocations a round, want 0", n)
+			}
+		})
+	}
+}
+
+func TestOpen_Failure(t *testing.T) {
+	dir := t.TempDir()
+	_, err := cgroup.Open(cgroup.Options{Root: dir, Proc: dir})
+	if !errors.Is(err, cimeter.ErrUnsupported) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Open of an empty folder: %v", err)
+	}
+	_, err = cgroup.Open(cgroup.Options{Root: dir + "/none", Proc: dir})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Open of no folder: %v", err)
+	}
+}
+
+// Mounts are taken from mountinfo where it tells of the root, not guessed.
+func TestOpen_Mountinfo(t *testing.T) {
+	f := unpack(t, "hybrid-docker")
+	root := f.dir + "/cgroup"
+	f.write("proc/self/mountinfo", strings.NewReplacer("ROOT", root).Replace(
+		`31 23 0:28 / ROOT rw,relatime - tmpfs tmpfs rw,mode=755
+33 31 0:30 / ROOT/cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpuacct,cpu
+35 31 0:32 / ROOT/memory rw,relatime - cgroup cgroup rw,memory
+39 31 0:36 / ROOT/pids rw,relatime - cgroup cgroup rw,pids
+40 31 0:37 / ROOT/systemd rw,relatime - cgroup cgroup rw,name=systemd
+41 31 0:38 / /elsewhere/unified rw,relatime - cgroup2 cgroup2 rw
+`))
+	h := f.open()
+	if h.Layout() != "v1" || h.WatchDir() != root+"/pids" {
+		t.Errorf("layout %s, watches %s", h.Layout(), h.WatchDir())
+	}
+	if err := h.BlockIO(); !errors.Is(err, cimeter.ErrUnsupported) {
+		t.Errorf("BlockIO without blkio: %v", err)
+	}
+	if err := h.Pressure(); !errors.Is(err, cimeter.ErrUnsupported) {
+		t.Errorf("Pressure without cgroup v2: %v", err)
+	}
+	for _, c := range []string{"garbage - cgroup", "1 2 3 - cgroup cgroup rw"} {
+		f.write("proc/self/mountinfo", c+"\n")
+		if _, err := cgroup.Open(f.options()); !errors.Is(err, cimeter.ErrInvalid) {
+			t.Errorf("Open with mountinfo %q: %v", c, err)
+		}
+	}
+}
+
+func TestHost_Group_Failure(t *testing.T) {
+	h := unpack(t, "v2-cgroupfs-docker").open()
+	for path, want := range map[string]error{
+		"docker":         cimeter.ErrInvalid,
+		"":               cimeter.ErrInvalid,
+		"/docker/":       cimeter.ErrInvalid,
+		"/../docker":     cimeter.ErrInvalid,
+		"/docker/../..":  cimeter.ErrInvalid,
+		"/docker/absent": cimeter.ErrGone,
+	} {
+		if g, err := h.Group(path); g != nil || !errors.Is(err, want) {
+			t.Errorf("Group(%q) = %v, %v, want %v", path, g, err, want)
+		}
+	}
+}
+
+// A runtime makes the folder in the v2 hierarchy of a hybrid host last.
+func TestGroup_Retry(t *testing.T) {
+	f := unpack(t, "hybrid-docker")
+	dir := f.dir + "/cgroup/unified/docker/" + id
+	if err := os.Rename(dir, f.dir+"/aside"); err != nil {
+		t.Fatal(err)
+	}
+	g := group(t, f.open(), "/docker/"+id)
+	before := g.Files()
+	if n := g.Retry(); n != 3 || g.EventsFile() != "" {
+		t.Errorf("Retry without the folder = %d absent, want the 3 pressure files; events file %q", n, g.EventsFile())
+	}
+	if err := os.Rename(f.dir+"/aside", dir); err != nil {
+		t.Fatal(err)
+	}
+	if n := g.Retry(); n != 0 || g.Files() != before+3 {
+		t.Errorf("Retry with the folder = %d absent, %d files, want %d", n, g.Files(), before+3)
+	}
+	if g.EventsFile() != dir+"/cgroup.events" {
+		t.Errorf("EventsFile %q", g.EventsFile())
+	}
+}
+
+// Nobody lives in the v2 folder: its pressure and emptiness say nothing.
+func TestGroup_HybridElsewhere(t *testing.T) {
+	f := unpack(t, "hybrid-docker")
+	f.write("cgroup/unified/docker/"+id+"/cpu.stat", "usage_usec 0\nuser_usec 0\nsystem_usec 0\n")
+	f.write("cgroup/unified/docker/"+id+"/cgroup.events", "populated 0\nfrozen 0\n")
+	g := group(t, f.open(), "/docker/"+id)
+	var s cimeter.Sample
+	if err := g.Read(&s, cgroup.Full); err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := s.Counter(cimeter.CPUSomePressure); ok {
+		t.Errorf("CPU pressure %d, want absent", v)
+	}
+	if some, err := g.Populated(); !some || err != nil {
+		t.Errorf("Populated = %v, %v, want true: processes are in the v1 hierarchies", some, err)
+	}
+	f.write("cgroup/cpuacct/docker/"+id+"/cgroup.procs", "")
+	if some, err := g.Populated(); some || err != nil {
+		t.Errorf("Populated = %v, %v, want false", some, err)
+	}
+	f.write("cgroup/cpuacct/docker/"+id+"/below/further/cgroup.procs", "77\n")
+	if some, err := g.Populated(); !some || err != nil {
+		t.Errorf("Populated = %v, %v, want true: a process is below", some, err)
+	}
+}
+
+// A folder that is made again under the same name is another cgroup.
+func TestGroup_MadeAgain(t *testing.T) {
+	f := unpack(t, "v2-cgroupfs-docker")
+	h := f.open()
+	g := group(t, h, "/docker/"+id)
+	dir := f.dir + "/cgroup/docker/" + id
+	if err := os.Rename(dir, f.dir+"/old"); err != nil {
+		t.Fatal(err)
+	}
+	f.write("cgroup/docker/"+id+"/cpu.stat", "usage_usec 1\n")
+	if g2 := group(t, h, "/docker/"+id); g2.Inode() == g.Inode() {
+		t.Error("both have the same inode")
+	}
+	if _, err := g.Populated(); !errors.Is(err, cimeter.ErrGone) {
+		t.Errorf("Populated of the old one: %v", err)
+	}
+}
