@@ -1,25 +1,180 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
 
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/ci/gitlab"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/docker"
+	"github.com/cimeter/cimeter/internal/process"
 )
 
 // checkCmd checks the configuration and the machine.
 type checkCmd struct {
-	Config string `type:"path" env:"CIMETER_CONFIG" placeholder:"FILE" help:"Configuration file to check."`
+	agentFlags `embed:""`
 }
 
 // Help is the end of --help.
 func (c *checkCmd) Help() string { return checkHelp }
 
-// Run prints every problem and ends with 1 when there is one.
+// askTime bounds each question that check asks of a daemon.
+const askTime = 3 * time.Second
+
+// Run prints every problem of the configuration and ends with 1 when there is
+// one. Else it goes on to the machine.
 func (c *checkCmd) Run(e *env) error {
-	if _, err := config.Load(c.Config); err != nil {
+	conf, err := c.load(e)
+	if err != nil {
 		fmt.Fprintln(e.stdout, err)
 		return exitCode(exitFailure)
 	}
-	fmt.Fprintln(e.stdout, "configuration: ok")
-	return nil
+	r := report{tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)}
+	if c.Config == "" {
+		r.line("configuration", "ok: no file, all defaults")
+	} else {
+		r.line("configuration", "ok: "+c.Config)
+	}
+	r.line("machine", conf.Machine)
+	r.cgroups(&conf.Agent)
+	r.docker(&conf.Agent)
+	r.jobLists(conf.Agent.GitLabRunners)
+	r.records(conf.Data)
+	r.capabilities()
+	return r.w.Flush()
+}
+
+// report is a table of what was found: a subject and a finding a line.
+type report struct{ w *tabwriter.Writer }
+
+func (r report) line(subject, finding string) {
+	for i, l := range strings.Split(finding, "\n") {
+		if i > 0 {
+			subject = ""
+		}
+		fmt.Fprintf(r.w, "%s\t%s\n", subject, display.Clean(l))
+	}
+}
+
+func (r report) cgroups(a *config.Agent) {
+	host, err := cgroup.Open(cgroup.Options{Root: a.CgroupRoot, Proc: a.ProcRoot, Sys: a.SysRoot})
+	if err != nil {
+		r.line("cgroups", "nothing can be metered: "+err.Error())
+		return
+	}
+	defer host.Close()
+	r.line("cgroups", host.Layout()+", containers are watched below "+host.WatchDir())
+	switch err := host.BlockIO(); {
+	case err == nil:
+		r.line("disk", "ok")
+	case a.WakeBlockIO && writable(host.WatchDir()):
+		r.line("disk", "not counted yet; cimeter agent wakes it (agent.wake_block_io): "+err.Error())
+	default:
+		r.line("disk", "not metered: "+err.Error())
+	}
+	if err := host.Pressure(); err != nil {
+		r.line("pressure", "not metered: "+err.Error())
+	} else {
+		r.line("pressure", "ok")
+	}
+	if writable(host.WatchDir()) {
+		r.line("cimeter run", "in a cgroup of its own")
+	} else {
+		r.line("cimeter run", "by the process tree, unless a cgroup v2 subtree is delegated to it: no memory peak, no disk bytes of other users' processes")
+	}
+}
+
+func (r report) docker(a *config.Agent) {
+	if !a.Docker.Enabled {
+		r.line("docker", "off: no container is known, nothing is metered by the agent")
+		return
+	}
+	d, err := docker.Open(docker.Options{Host: a.Docker.Host})
+	if err != nil {
+		r.line("docker", err.Error())
+		return
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	v, err := d.Version(ctx)
+	if err != nil {
+		r.line("docker", "no answer; cimeter agent waits for it: "+err.Error())
+		return
+	}
+	r.line("docker", v+" at "+d.Host())
+}
+
+func (r report) jobLists(urls []string) {
+	if len(urls) == 0 {
+		r.line("job lists", "none: stages of GitLab jobs are told by command lines and order (agent.gitlab_runners)")
+	}
+	for _, u := range urls {
+		l := gitlab.JobList{URL: u}
+		ctx, cancel := context.WithTimeout(context.Background(), askTime)
+		jobs, err := l.Fetch(ctx, nil)
+		cancel()
+		if err != nil {
+			r.line("job list", err.Error())
+			continue
+		}
+		r.line("job list", fmt.Sprintf("%s: %d jobs now", u, len(jobs)))
+	}
+}
+
+func (r report) records(dir string) {
+	switch st, err := os.Stat(dir); {
+	case os.IsNotExist(err):
+		r.line("records", dir+" is made by cimeter agent")
+	case err != nil:
+		r.line("records", err.Error())
+	case !st.IsDir():
+		r.line("records", dir+" is not a directory: cimeter agent cannot start")
+	case !writable(dir):
+		r.line("records", dir+" cannot be written by this user: cimeter agent cannot start")
+	case st.Mode().Perm()&0o077 != 0:
+		r.line("records", fmt.Sprintf("%s has mode %#o: want 0700, jobs may read it", dir, st.Mode().Perm()))
+	default:
+		r.line("records", "ok: "+dir)
+	}
+}
+
+// costs says what each capability that this process lacks costs. Counters of
+// cgroups, networks and command lines need none.
+var costs = [...]struct {
+	need  process.Capabilities
+	costs string
+}{
+	{process.SysPtrace | process.DACReadSearch, "disk bytes of other users' processes, where cimeter run has no cgroup of its own"},
+}
+
+func (r report) capabilities() {
+	own, err := process.OwnCapabilities()
+	if err != nil {
+		r.line("capabilities", err.Error())
+		return
+	}
+	missing := false
+	for _, c := range costs {
+		if !own.Has(c.need) {
+			missing = true
+			r.line("capabilities", "without "+(c.need&^own).String()+": no "+c.costs)
+		}
+	}
+	if !missing {
+		r.line("capabilities", "all that open something to cimeter")
+	}
+}
+
+// writable reports whether this process may write into dir.
+func writable(dir string) bool {
+	const w = 2 // W_OK of access(2)
+	return syscall.Access(dir, w) == nil
 }

@@ -69,6 +69,14 @@ type cli struct {
 
 // agentCmd is the agent role; its Run is in agent.go.
 type agentCmd struct {
+	agentFlags `embed:""`
+}
+
+// Help is the end of --help.
+func (c *agentCmd) Help() string { return agentHelp }
+
+// agentFlags are the settings that have a flag.
+type agentFlags struct {
 	Config    string `type:"path" env:"CIMETER_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). Flags win over it."`
 	Listen    string `env:"CIMETER_LISTEN" placeholder:"ADDR" help:"Address to serve metrics and API at; :9808 where nothing is said."`
 	Data      string `type:"path" env:"CIMETER_DATA" placeholder:"DIR" help:"Directory of the records; /var/lib/cimeter where nothing is said."`
@@ -77,11 +85,8 @@ type agentCmd struct {
 	WebConfig string `name:"web.config.file" type:"path" env:"CIMETER_WEB_CONFIG_FILE" placeholder:"FILE" help:"TLS and basic auth, in the form of the Prometheus exporter toolkit."`
 }
 
-// Help is the end of --help.
-func (c *agentCmd) Help() string { return agentHelp }
-
 // load returns the settings of the file with the flags laid over it.
-func (c *agentCmd) load(e *env) (config.Config, error) {
+func (c *agentFlags) load(e *env) (config.Config, error) {
 	var over []config.Override
 	for _, f := range []struct{ path, value, flag string }{
 		{"listen", c.Listen, "--listen"},
