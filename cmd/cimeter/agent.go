@@ -1,11 +1,211 @@
 package main
 
-import "errors"
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/agent"
+	"github.com/cimeter/cimeter/internal/catalog"
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/docker"
+	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/output/prometheus"
+	"github.com/cimeter/cimeter/internal/process"
+	"github.com/cimeter/cimeter/internal/records"
+	"github.com/cimeter/cimeter/internal/tally"
+)
+
+const (
+	// quiet is how long a build whose containers exist, but do not run, stays
+	// open: a runner may pull a large image between two steps.
+	quiet = 10 * time.Minute
+)
 
 // Run starts the agent.
+//
+//	kernel ──▶ agent ──▶ records ──▶ API, summaries
+//	engine ──▶   │
+//	             └─────▶ tally ────▶ /metrics
 func (c *agentCmd) Run(e *env) error {
-	if _, err := c.load(e); err != nil {
+	conf, err := c.load(e)
+	if err != nil {
 		return err
 	}
-	return errors.New("agent: not built yet")
+	log, limit := e.logger(conf.Log)
+	defer func() { _ = limit.Flush(context.Background(), time.Now()) }()
+	limitMemory(conf)
+
+	who, err := newIdentifiers(conf.Agent)
+	if err != nil {
+		return err
+	}
+	var engine agent.Engine
+	if conf.Agent.Docker.Enabled {
+		client, err := docker.Open(docker.Options{Host: conf.Agent.Docker.Host, Variables: who.variables})
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		engine = client
+	}
+	dir, err := records.Open(records.Options{
+		Dir: conf.Data, MaxBytes: int64(conf.Records.MaxBytes), MaxRecords: conf.Records.MaxRecords,
+	})
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	// Listening comes last of what can fail, metering after it.
+	counts := newTally(conf)
+	meter, err := agent.New(agent.Options{
+		Machine: conf.Machine, Interval: conf.Agent.Interval, FullEvery: conf.Agent.FullEvery,
+		Grace: conf.Agent.Grace, Quiet: quiet,
+		CgroupRoot: conf.Agent.CgroupRoot, ProcRoot: conf.Agent.ProcRoot, SysRoot: conf.Agent.SysRoot,
+		WakeBlockIO: conf.Agent.WakeBlockIO, ContainerInfo: conf.Agent.ContainerInfo, NoTrace: !conf.Agent.Trace,
+		Engine: engine, Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,
+		CommandStage: commandStage, JobLists: newJobLists(conf.Agent.GitLabRunners),
+		Tally: counts, Records: dir,
+	}, log)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", conf.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	log.Info("listening", "address", listener.Addr().String())
+	ctx, stop := untilSignal()
+	defer stop()
+	return together(ctx,
+		meter.Run,
+		func(ctx context.Context) error {
+			api := httpapi.New(httpapi.Options{
+				Store: store{dir}, Metrics: prometheus.New(counts), Ready: func() []string { return reasons(meter.Ready()) },
+				Version: apiVersion(), Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
+			})
+			return serve(ctx, api, listener, conf.WebConfigFile, log)
+		},
+	)
 }
+
+// serve answers on l by the limits of httpapi, with the TLS and authentication
+// of the web configuration file where there is one.
+func serve(ctx context.Context, h http.Handler, l net.Listener, webConfig string, log *slog.Logger) error {
+	var with func(net.Listener, *http.Server) error
+	if webConfig != "" {
+		if err := web.Validate(webConfig); err != nil {
+			return fmt.Errorf("web config file %s: %w", webConfig, err)
+		}
+		none := false
+		flags := &web.FlagConfig{WebSystemdSocket: &none, WebConfigFile: &webConfig}
+		with = func(l net.Listener, s *http.Server) error { return web.Serve(l, s, flags, log) }
+	}
+	errors := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	return httpapi.NewServer(h, errors).Serve(ctx, l, with)
+}
+
+// together runs parts until the first one returns, ends the others, and returns
+// the first error when all are gone.
+func together(ctx context.Context, parts ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		wg    sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	for _, part := range parts {
+		wg.Go(func() {
+			err := part(ctx)
+			if err != nil {
+				once.Do(func() { first = err })
+			}
+			cancel()
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+func newTally(conf config.Config) *tally.Table {
+	t := tally.New(tally.Options{Budget: conf.Metrics.SeriesBudget})
+	b := readBuild()
+	t.Info(catalog.BuildInfo, b.Version, b.Revision, b.Go)
+	return t
+}
+
+func apiVersion() httpapi.Version {
+	b := readBuild()
+	return httpapi.Version{Version: b.Version, Revision: b.Revision, Go: b.Go}
+}
+
+// reasons returns one line for each of a joined error's parts.
+func reasons(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+// store gives the API the records in the form that it asks for.
+type store struct{ *records.Dir }
+
+func (s store) List(cursor string, limit int, wanted func(*cimeter.Record) bool) ([]*cimeter.Record, string, error) {
+	return s.Dir.List(cursor, limit, wanted)
+}
+
+// limitMemory keeps the process under its memory limit, where it has one, and
+// small where it has none: it collects garbage often, for its heap is small.
+func limitMemory(conf config.Config) {
+	debug.SetGCPercent(50)
+	limit := int64(conf.Agent.MemoryLimit)
+	if limit == 0 {
+		limit = ownLimit(conf.Agent) / 10 * 9
+	}
+	if limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+// ownLimit returns the memory limit in bytes of the agent's own cgroup, 0 when
+// it has none or none can be told.
+func ownLimit(conf config.Agent) int64 {
+	host, err := cgroup.Open(cgroup.Options{Root: conf.CgroupRoot, Proc: conf.ProcRoot, Sys: conf.SysRoot})
+	if err != nil {
+		return 0
+	}
+	defer host.Close()
+	b, err := process.Open(conf.ProcRoot).Cgroup(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	memberships, err := cgroup.ParseProcCgroup(b)
+	if err != nil {
+		return 0
+	}
+	path, ok := host.PathOf(memberships)
+	if !ok {
+		return 0
+	}
+	g, err := host.Group(path)
+	if err != nil {
+		return 0
+	}
+	defer g.Close()
+	return int64(min(g.Limits().MemoryBytes.Value, 1<<62))
+}
+
+// jobClient asks the runners on this machine: few, near, and one at a time.
+var jobClient = &http.Client{Transport: &http.Transport{MaxIdleConns: 8, IdleConnTimeout: time.Minute}}

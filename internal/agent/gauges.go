@@ -17,6 +17,7 @@ const containerInfo = catalog.ContainerInfo
 // gauges are what the agent says of itself and of its machine.
 type gauges struct {
 	tally *tally.Table
+	procs *process.FS
 
 	containers, segmentsBirth, segmentsLate, segmentsMissed *tally.Value
 	reads, readsGone, readErrors, readsDegraded             *tally.Value
@@ -34,9 +35,10 @@ type gauges struct {
 	parents    map[string]*parent
 }
 
-func newGauges(t *tally.Table, machine string) gauges {
+func newGauges(t *tally.Table, procs *process.FS, machine string) gauges {
 	return gauges{
 		tally:              t,
+		procs:              procs,
 		containers:         t.Value(catalog.AgentContainers),
 		segmentsBirth:      t.Value(catalog.AgentSegments, "birth"),
 		segmentsLate:       t.Value(catalog.AgentSegments, "late"),
@@ -68,7 +70,7 @@ func newGauges(t *tally.Table, machine string) gauges {
 
 // cpu returns the CPU time that the agent has used.
 func (g *gauges) cpu() time.Duration {
-	cpu, _, err := process.Self()
+	cpu, _, err := g.procs.Self()
 	if err != nil {
 		return g.own
 	}
@@ -80,7 +82,7 @@ func (g *gauges) gap(reason string) { g.tally.Value(catalog.AgentGaps, reason).A
 // round brings everything up to date after a round that began with before of
 // the agent's CPU time used.
 func (g *gauges) round(m *meter, before time.Duration) {
-	cpu, resident, err := process.Self()
+	cpu, resident, err := g.procs.Self()
 	if err == nil {
 		g.roundCPU.Add((cpu - before).Seconds())
 		g.ownCPU.Set(cpu.Seconds())

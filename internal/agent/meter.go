@@ -43,7 +43,7 @@ type meter struct {
 func newMeter(a *Agent) *meter {
 	return &meter{
 		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known), due: make(map[string]time.Time),
-		gauges: newGauges(a.opts.Tally, a.opts.Machine),
+		gauges: newGauges(a.opts.Tally, a.procs, a.opts.Machine),
 	}
 }
 
@@ -231,7 +231,7 @@ func (m *meter) finished(r *cimeter.Record) {
 		m.gauges.gap(g.Reason)
 	}
 	m.writer.put(r)
-	m.log.Info("build metered", "build", r.Key, "result", r.Result, "stages", len(r.Stages), "complete", r.Complete)
+	m.log.Debug("build metered", "build", r.Key, "result", r.Result, "stages", len(r.Stages), "complete", r.Complete)
 }
 
 // end stops metering at now: what runs is read once more and checkpointed.
