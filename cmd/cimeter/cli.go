@@ -185,7 +185,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 
 // usage prints what was wrong with the command line and how it is meant.
 func usage(err error, stderr io.Writer) {
-	fmt.Fprintf(stderr, "cimeter: %v\n", err)
+	// Kong lists the empty value, which only stands for "not given".
+	fmt.Fprintf(stderr, "cimeter: %s\n", strings.Replace(err.Error(), `one of "",`, "one of ", 1))
 	path, summary := "cimeter", "cimeter <command> [flags]"
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"cimeter": main})
+}
+
+// Each file of testdata/script is one user's story, told to the real main.
+// testscript passes no variable of ours on.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:  filepath.Join("testdata", "script"),
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("COLUMNS", "100")
+			return nil
+		},
+	})
+}
+
+// exits runs a command that must end with a code: exits 2 cimeter --colour.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code command [args...]")
+	}
+	code := 0
+	err := ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%s: %v", args[1], err)
+	}
+	if want, err := strconv.Atoi(args[0]); err != nil || code != want {
+		ts.Fatalf("%s: exit code %d, want %s", args[1], code, args[0])
+	}
+}
