@@ -8,8 +8,8 @@ import (
 // Environ returns the variables named in allow that the process was started
 // with (what it sets later does not show). It needs the process to be of our
 // user or the capabilities SYS_PTRACE and DAC_READ_SEARCH, and fails with
-// [cimeter.ErrUnauthorized] otherwise. A process that ended, and a kernel
-// thread, has none.
+// [cimeter.ErrUnauthorized] otherwise. A kernel thread has none. A process that
+// ended is [cimeter.ErrGone], or has none on older kernels.
 //
 // Nothing but these variables leaves the function, by its result or an error,
 // and the buffer is wiped. What the process says of itself is its own to choose:
