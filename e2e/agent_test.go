@@ -55,7 +55,6 @@ func startAgent(t *testing.T, m *machine, config string) *agent {
 	}
 	a.start()
 	t.Cleanup(func() {
-		a.stopWatch()
 		if a.cmd != nil {
 			a.terminate()
 		}
@@ -115,6 +114,7 @@ var listening = regexp.MustCompile(`msg="?listening"?.*\baddress="?([0-9.:\[\]a-
 // kill ends the agent with SIGKILL.
 func (a *agent) kill() {
 	a.t.Helper()
+	a.stopWatch()
 	if err := a.cmd.Process.Kill(); err != nil {
 		a.t.Fatalf("killing the agent: %v", err)
 	}
@@ -125,6 +125,7 @@ func (a *agent) kill() {
 // terminate ends the agent with SIGTERM; it must leave with 0.
 func (a *agent) terminate() {
 	a.t.Helper()
+	a.stopWatch()
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		a.t.Errorf("ending the agent: %v", err)
 	}

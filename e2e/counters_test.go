@@ -24,7 +24,6 @@ type counterWatch struct {
 func (a *agent) watchCounters() {
 	w := &counterWatch{stop: make(chan struct{}), last: map[string]float64{}}
 	a.watch = w
-	address := a.address
 	w.wg.Go(func() {
 		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
@@ -34,12 +33,9 @@ func (a *agent) watchCounters() {
 				return
 			case <-tick.C:
 			}
-			if a.address != address {
-				return
-			}
 			b, err := a.get("/metrics")
 			if err != nil {
-				continue // the agent is being killed: what it says later counts
+				continue // a scrape may fail; a counter may not fall
 			}
 			w.read(string(b))
 		}

@@ -31,8 +31,12 @@ type gitlabJob struct {
 	Cgroup  string // parent of all containers; "" is the daemon's
 	// At is called when a stage's container has ended, before the next.
 	At func(stage string)
-
-	list *jobList // told of each stage
+	// List is told of each stage.
+	List *jobList
+	// Spent is the CPU time of each stage, of prepare_executor too, by the
+	// parent cgroup's own counter: what nothing can dispute. Only of use when
+	// no other container of the parent runs.
+	Spent map[string]time.Duration
 }
 
 // gitlabStage is a stage with what its script burns.
@@ -151,21 +155,22 @@ func (j *gitlabJob) playNew(ctx context.Context, m *machine) error {
 // play runs the job; name names the containers and reuse says which are
 // started again for each stage.
 func (j *gitlabJob) play(ctx context.Context, m *machine, name func(build bool, index int) string, reuse func(build bool) bool) error {
-	j.list.set(j.URL(), "pending", "", "docker_creating_user_volumes")
-	defer j.list.drop(j.URL())
+	j.List.set(j.URL(), "pending", "", "docker_creating_user_volumes")
+	defer j.List.drop(j.URL())
 	var all []string // containers, removed at the end as the runner does
 	defer func() {
 		for _, id := range all {
 			_ = m.Remove(context.WithoutCancel(ctx), id) // the daemon may be dead in a test of that
 		}
 	}()
-	if err := j.prepare(ctx, m, &all); err != nil {
+	j.Spent = map[string]time.Duration{}
+	if err := j.measure("prepare_executor", m, func() error { return j.prepare(ctx, m, &all) }); err != nil {
 		return err
 	}
 	kept := map[bool]string{}
 	index := 0
 	for _, s := range j.Stages {
-		j.list.set(j.URL(), "running", s.Name, "docker_run")
+		j.List.set(j.URL(), "running", s.Name, "docker_run")
 		id := kept[s.build()]
 		if id == "" || !reuse(s.build()) {
 			spec := j.spec(m, name(s.build(), index), map[bool]string{true: "build", false: "predefined"}[s.build()])
@@ -183,7 +188,11 @@ func (j *gitlabJob) play(ctx context.Context, m *machine, name func(build bool, 
 			kept[s.build()] = id
 			index++
 		}
-		exit, err := m.Play(ctx, id, j.script(s))
+		var exit testdocker.Exit
+		err := j.measure(s.Name, m, func() (err error) {
+			exit, err = m.Play(ctx, id, j.script(s))
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("stage %s: %w", s.Name, err)
 		}
@@ -195,6 +204,24 @@ func (j *gitlabJob) play(ctx context.Context, m *machine, name func(build bool, 
 		}
 	}
 	return nil
+}
+
+// measure runs f and adds to the stage what the parent cgroup used meanwhile.
+func (j *gitlabJob) measure(stage string, m *machine, f func() error) error {
+	parent := j.Cgroup
+	if parent == "" {
+		parent = m.CgroupParent()
+	}
+	before, err := testdocker.CgroupCPU(parent)
+	if err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	after, err := testdocker.CgroupCPU(parent)
+	j.Spent[stage] += after - before
+	return err
 }
 
 // prepare runs the containers of prepare_executor: two for the permissions of
@@ -223,6 +250,9 @@ func (j *gitlabJob) prepare(ctx context.Context, m *machine, all *[]string) erro
 	}
 	*all = append(*all, id)
 	if err := m.Begin(ctx, id); err != nil {
+		return err
+	}
+	if err := m.awaitTruth(ctx, j.truthName("service")); err != nil {
 		return err
 	}
 	w := j.spec(m, "postgres-0-wait-for-service", "wait")

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -88,6 +90,7 @@ type truth struct {
 	NetworkReceive  int64  `json:"network_receive"`
 	NetworkTransmit int64  `json:"network_transmit"`
 	OOM             bool   `json:"oom"`
+	Throttled       int64  `json:"throttled_periods"`
 	ExitCode        int    `json:"exit_code"`
 }
 
@@ -103,6 +106,37 @@ func (m *machine) truth(t *testing.T, name string) truth {
 		t.Fatalf("truth %s: %v", name, err)
 	}
 	return v
+}
+
+// awaitTruth waits until burn has left the truth of this name.
+func (m *machine) awaitTruth(ctx context.Context, name string) error {
+	return m.awaitFile(ctx, name+".json")
+}
+
+// awaitFile waits until a container has made a file in the folder of truths.
+func (m *machine) awaitFile(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(filepath.Join(m.truths, name)); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("no container made %s: %w", name, ctx.Err())
+		}
+	}
+}
+
+// mark makes a file that containers wait for.
+func (m *machine) mark(t *testing.T, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(m.truths, name), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // serveSink takes and gives bytes: a connection begins with 'S' or 'R' and how

@@ -32,17 +32,34 @@ func cgroupCPU() int64 {
 			return n
 		}
 	}
-	b, err := os.ReadFile("/sys/fs/cgroup/cpu.stat")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-			return n * 1000
+	n, _ := value("/sys/fs/cgroup/cpu.stat", "usage_usec")
+	return n * 1000
+}
+
+// throttled is the number of periods in which the container was throttled: v1,
+// else v2; 0 where it is in neither.
+func throttled() int64 {
+	for _, path := range []string{"/sys/fs/cgroup/cpu/cpu.stat", "/sys/fs/cgroup/cpu,cpuacct/cpu.stat", "/sys/fs/cgroup/cpu.stat"} {
+		if n, ok := value(path, "nr_throttled"); ok {
+			return n
 		}
 	}
 	return 0
+}
+
+// value is the number behind a key in a file of keys and numbers.
+func value(path, key string) (int64, bool) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, key+" "); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }
 
 // traffic is what the kernel counted on all interfaces but the loopback.

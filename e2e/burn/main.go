@@ -14,6 +14,8 @@
 //	receive=BYTES:ADDR    over TCP, from the sink of the tests
 //	mem=BYTES             touched once, then given back
 //	sleep=SECONDS
+//	mark=FILE             makes the file
+//	await=FILE            waits until the file is there
 //	fork=DEPTH:SECONDS    a chain of child processes, each burning SECONDS of CPU
 //	oom                   allocates until it is killed; the truth is written before
 //	oomchild              the same in a child, and goes on
@@ -50,6 +52,7 @@ type truth struct {
 	NetworkReceive  int64  `json:"network_receive"`  // by the kernel, without the loopback
 	NetworkTransmit int64  `json:"network_transmit"` // by the kernel, without the loopback
 	OOM             bool   `json:"oom,omitempty"`    // about to be killed
+	Throttled       int64  `json:"throttled_periods"`
 	ExitCode        int    `json:"exit_code"`
 }
 
@@ -94,6 +97,15 @@ func (b *burner) run(step string) error {
 		}
 		time.Sleep(time.Duration(s * float64(time.Second)))
 		return nil
+	case "mark":
+		return os.WriteFile(arg, nil, 0o666)
+	case "await":
+		for {
+			if _, err := os.Stat(arg); err == nil {
+				return nil
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "fork":
 		return fork(size, rest)
 	case "oom":
@@ -273,6 +285,7 @@ func (b *burner) tell() error {
 	}
 	b.truth.NetworkReceive, b.truth.NetworkTransmit = traffic()
 	b.truth.MemoryPeak = memoryPeak()
+	b.truth.Throttled = throttled()
 	b.truth.CgroupCPU = cgroupCPU()
 	cpu, err := used()
 	if err != nil {
