@@ -229,18 +229,14 @@ func TestReader_Refresh_amongManyInterfaces(t *testing.T) {
 	need(t)
 	var batch strings.Builder
 	for i := range 150 {
-		fmt.Fprintf(&batch, "link add many%d type veth peer name more%d\n", i, i)
+		fmt.Fprintf(&batch, "link add many%d group 77 type veth peer name more%d\n", i, i)
 	}
 	cmd := exec.Command("ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(batch.String())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("add interfaces: %v: %s", err, out)
 	}
-	t.Cleanup(func() {
-		for i := range 150 {
-			ip(t, "link", "del", fmt.Sprint("many", i))
-		}
-	})
+	t.Cleanup(func() { ip(t, "link", "del", "group", "77") })
 	r := reader(t)
 	for n := 1; n <= 3; n++ {
 		c := container(t)
@@ -265,6 +261,121 @@ func TestReader_Attach_withoutCapabilities(t *testing.T) {
 	}
 	if got, want := string(out), fmt.Sprintf("netlink 0 %d namespace readable: false\n", frames(2, 222)); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestReader_Attach_withoutNetlink(t *testing.T) {
+	c := container(t)
+	c.veth(1, "tv1", "eth0")
+	r := reader(t)
+	r.WithoutNetlink()
+	h := attach(t, r, c)
+	if h.Source() != "proc" {
+		t.Errorf("source: got %s, want proc", h.Source())
+	}
+	before := now(t, r, h)
+	c.send("10.1.0.9:9", 2, 50)
+	want(t, "uplink", now(t, r, h).less(before), traffic{transmit: frames(2, 50)})
+	if _, err := r.Attach(c.join().pid()); !errors.Is(err, netns.ErrShared) {
+		t.Errorf("second process: got %v, want shared", err)
+	}
+}
+
+// Where proc shows other pids than our system calls use, the namespace is known
+// by a descriptor of it.
+func TestReader_Attach_ofAnotherPidNamespace(t *testing.T) {
+	c := container(t)
+	c.veth(1, "tv1", "eth0")
+	r := reader(t)
+	r.WithForeignPids()
+	h := attach(t, r, c)
+	before := now(t, r, h)
+	c.send("10.1.0.9:9", 2, 50)
+	want(t, h.Source(), now(t, r, h).less(before), traffic{transmit: frames(2, 50)})
+	if h.Source() != "netlink" {
+		t.Errorf("source: got %s, want netlink", h.Source())
+	}
+}
+
+// The kernel gives the numbers of namespaces again. One that has a dead one's is
+// not shared with it.
+func TestReader_Attach_ofANumberUsedAgain(t *testing.T) {
+	a, b := container(t), container(t)
+	a.veth(1, "tv1", "eth0")
+	b.veth(2, "tv2", "eth0")
+	r := reader(t)
+	old := attach(t, r, a)
+	old.TakeKey(attach(t, r, b))
+	h := attach(t, r, b)
+	if h.Source() != "netlink" {
+		t.Errorf("source: got %s, want netlink", h.Source())
+	}
+	old.Close()
+	if _, err := r.Attach(b.pid()); !errors.Is(err, netns.ErrShared) {
+		t.Errorf("the old handle's end freed the new one's namespace: got %v, want shared", err)
+	}
+}
+
+func TestReader_Refresh_afterADumpLeftHalfway(t *testing.T) {
+	c := container(t)
+	c.veth(1, "tv1", "eth0")
+	r := reader(t)
+	h := attach(t, r, c)
+	before := now(t, r, h)
+	if err := r.Unfinished(); err != nil {
+		t.Fatal(err)
+	}
+	c.send("10.1.0.9:9", 1, 50)
+	want(t, "uplink", now(t, r, h).less(before), traffic{transmit: frames(1, 50)})
+}
+
+func TestReader_Close(t *testing.T) {
+	c := container(t)
+	c.veth(1, "tv1", "eth0")
+	r := reader(t)
+	h := attach(t, r, c)
+	last := now(t, r, h)
+	r.Close()
+	r.Close()
+	var s cimeter.Sample
+	if err := h.ReadNow(&s); !errors.Is(err, cimeter.ErrGone) {
+		t.Errorf("got %v, want gone", err)
+	}
+	want(t, "last values", of(t, &s), last)
+	if err := r.Refresh(); err != nil {
+		t.Error(err)
+	}
+	h.Close()
+}
+
+// Nothing stays open but the socket and what a handle read from proc needs.
+func TestReader_descriptors(t *testing.T) {
+	c, far := container(t), container(t)
+	c.veth(1, "tv1", "eth0")
+	far.ip("link", "add", "eth0", "type", "bridge")
+	count := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	before := count()
+	r := reader(t)
+	h, p := attach(t, r, c), attach(t, r, far)
+	r.Attach(1)
+	r.Attach(c.pid())
+	if n := count() - before; n != 2 {
+		t.Errorf("open: got %d descriptors, want the socket and one of net/dev", n)
+	}
+	h.Close()
+	p.Close()
+	if n := count() - before; n != 1 {
+		t.Errorf("handles closed: got %d descriptors, want the socket", n)
+	}
+	r.Close()
+	if n := count() - before; n != 0 {
+		t.Errorf("reader closed: got %d descriptors, want 0", n)
 	}
 }
 
