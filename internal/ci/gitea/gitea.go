@@ -109,10 +109,8 @@ func isJob(c *cimeter.Container, n Name) bool {
 	switch {
 	case c.Env == nil || n.CI == Forgejo && !n.Hash:
 		return true
-	case c.Env["JOB_CONTAINER_NAME"] != "":
-		return c.Env["JOB_CONTAINER_NAME"] == c.Name
 	}
-	return c.Env["RUNNER_TOOL_CACHE"] != ""
+	return c.Env["RUNNER_TOOL_CACHE"] != "" || c.Env["JOB_CONTAINER_NAME"] != ""
 }
 
 // isNetwork reports whether name is that of a job's network: Gitea's
