@@ -24,7 +24,10 @@ func (g *Group) Procs(dst []int) ([]int, error) {
 		return dst, fmt.Errorf("list processes of cgroup %s: %w", g.path, cimeter.ErrGone)
 	}
 	last := len(h.files) - 1 // cgroup.procs, see chooseFiles
-	if fd := g.fds[last]; fd >= 0 {
+	// A v1 hierarchy keeps the list that a descriptor has read for a second
+	// (kernel/cgroup/cgroup-v1.c, cgroup_pidlist_start): read again through it,
+	// the list is stale. There the file is opened anew.
+	if fd := g.fds[last]; fd >= 0 && h.hierarchies[h.procs].v2 {
 		dst, errno := h.readProcs(int(fd), dst)
 		return dst, g.procsError(errno)
 	}
