@@ -67,7 +67,7 @@ var serial atomic.Int64 // numbers the daemons of this process, for their names
 // fails tb when anything goes wrong.
 func Start(tb testing.TB, opts Options) *Daemon {
 	tb.Helper()
-	require(tb)
+	Require(tb)
 	Sweep(tb)
 	name := fmt.Sprintf("cimeter-test-%d-%d", os.Getpid(), serial.Add(1))
 	base := opts.Folder
@@ -108,8 +108,8 @@ func Start(tb testing.TB, opts Options) *Daemon {
 	return d
 }
 
-// require skips or fails tb when this machine cannot run a daemon.
-func require(tb testing.TB) {
+// Require skips tb, or fails it in CI, when this machine cannot run a daemon.
+func Require(tb testing.TB) {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		unable(tb, "a docker daemon needs root, this is user %d", os.Geteuid())

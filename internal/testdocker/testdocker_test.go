@@ -1,9 +1,12 @@
 package testdocker_test
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,39 +93,95 @@ func TestReachableOnlyInsideItsNamespace(t *testing.T) {
 	}
 }
 
+// TestChild is the process that TestKilledRunIsSwept kills.
+func TestChild(t *testing.T) {
+	if os.Getenv("TESTDOCKER_CHILD") == "" {
+		return
+	}
+	d := testdocker.Start(t, testdocker.Options{})
+	begin(t, d)
+	fmt.Printf("child: %s %s %s\n", d.Folder(), d.CgroupParent(), d.Netns())
+	select {}
+}
+
+func TestKilledRunIsSwept(t *testing.T) {
+	testdocker.Require(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
+	cmd.Env = append(os.Environ(), "TESTDOCKER_CHILD=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var folder, parent, netns string
+	for s := bufio.NewScanner(out); s.Scan(); {
+		if n, _ := fmt.Sscanf(s.Text(), "child: %s %s %s", &folder, &parent, &netns); n == 3 {
+			break
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if folder == "" {
+		t.Fatal("the child started no daemon")
+	}
+	if _, err := os.Stat(folder); err != nil {
+		t.Fatalf("the killed run left nothing to sweep: %v", err)
+	}
+	testdocker.Sweep(t)
+	checkGone(t, folder, parent, netns)
+}
+
+// begin starts a container that goes on.
+func begin(t *testing.T, d *testdocker.Daemon) {
+	t.Helper()
+	id, err := d.Create(t.Context(), testdocker.Spec{Cmd: []string{"sleep", "600"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Begin(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestNothingIsLeft(t *testing.T) {
 	var d *testdocker.Daemon
 	ok := t.Run("daemon", func(t *testing.T) {
 		d = testdocker.Start(t, testdocker.Options{})
-		id, err := d.Create(t.Context(), testdocker.Spec{Cmd: []string{"sleep", "600"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Begin(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		begin(t, d)
 	})
 	if !ok || d == nil {
 		return
 	}
-	if _, err := os.Stat(d.Folder()); !os.IsNotExist(err) {
-		t.Errorf("the folder %s is still there (%v)", d.Folder(), err)
+	checkGone(t, d.Folder(), d.CgroupParent(), d.Netns())
+}
+
+// checkGone fails when something of a daemon is left.
+func checkGone(t *testing.T, folder, parent, netns string) {
+	t.Helper()
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("the folder %s is still there (%v)", folder, err)
 	}
-	if _, err := os.Stat(d.Netns()); !os.IsNotExist(err) {
-		t.Errorf("the network namespace %s is still there (%v)", d.Netns(), err)
+	if _, err := os.Stat(netns); !os.IsNotExist(err) {
+		t.Errorf("the network namespace %s is still there (%v)", netns, err)
 	}
-	left, err := filepath.Glob("/sys/fs/cgroup/*" + d.CgroupParent())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(left) > 0 {
-		t.Errorf("cgroups are still there: %v", left)
+	for _, pattern := range []string{"/sys/fs/cgroup/*" + parent, "/sys/fs/cgroup" + parent} {
+		left, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) > 0 {
+			t.Errorf("cgroups are still there: %v", left)
+		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(mounts), d.Folder()) {
-		t.Errorf("mounts below %s are still there", d.Folder())
+	if strings.Contains(string(mounts), folder) {
+		t.Errorf("mounts below %s are still there", folder)
 	}
 }
