@@ -32,6 +32,9 @@ const askTime = 3 * time.Second
 // one. Else it goes on to the machine.
 func (c *checkCmd) Run(e *env) error {
 	conf, err := c.load(e)
+	if err == nil {
+		_, err = newIdentifiers(conf.Agent)
+	}
 	if err != nil {
 		fmt.Fprintln(e.stdout, err)
 		return exitCode(exitFailure)

@@ -240,10 +240,10 @@ func (d *decoder) webConfig(path, name string) {
 	}
 }
 
-var templateGroup = regexp.MustCompile(`\$(?:\{([^}]*)\}|(\w+)|)`)
+var templateGroup = regexp.MustCompile(`\$\$|\$\{([^}]*)\}|\$\w*`)
 
 // rule checks that a rule can match, can make a build, and that its templates
-// name groups of its own patterns.
+// name groups of its own patterns. What a field accepts is its consumer's to say.
 func (d *decoder) rule(path string, r *Rule) {
 	groups := map[string]bool{}
 	add := func(p Pattern) {
@@ -275,12 +275,10 @@ func (d *decoder) rule(path string, r *Rule) {
 	if !given {
 		d.problem(path+".match", "", "nothing to match: want at least one pattern")
 	}
-	for _, field := range []string{"ci", "project"} {
-		if r.Set[field] == "" {
-			d.problem(path+".set", "", "no "+field+": want at least ci, project and number")
-		}
+	if r.Set["ci"] == "" && !groups["ci"] {
+		d.problem(path+".set", "", "no ci: want the name of the CI system")
 	}
-	if cmp.Or(r.Set["number"], r.Set["group"]) == "" {
+	if cmp.Or(r.Set["number"], r.Set["group"]) == "" && !groups["number"] && !groups["group"] {
 		d.problem(path+".set", "", "nothing tells one build from the next: want number or group")
 	}
 	for field, template := range r.Set {
@@ -289,8 +287,8 @@ func (d *decoder) rule(path string, r *Rule) {
 			d.problem(p, "", "unknown field: want one of "+strings.Join(setFields[:], ", "))
 		}
 		for _, m := range templateGroup.FindAllStringSubmatch(template, -1) {
-			if name := m[1]; name == "" || !groups[name] {
-				d.problem(p, shown(template), fmt.Sprintf("%s: want ${name} of a named group of this rule's patterns", m[0]))
+			if m[0] != "$$" && !groups[m[1]] {
+				d.problem(p, shown(template), m[0]+": want ${name} of a named group of this rule's patterns, or $$ for a dollar sign")
 			}
 		}
 	}

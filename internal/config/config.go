@@ -64,7 +64,7 @@ type Docker struct {
 type Rule struct {
 	Name  string            `yaml:"name" check:"label" doc:"What the rule is called in messages."`
 	Match Match             `yaml:"match" doc:"What a container must have. Everything that is given must match."`
-	Set   map[string]string `yaml:"set" doc:"Fields of the build: a constant, or a template in which ${group} stands for a named group of a pattern."`
+	Set   map[string]string `yaml:"set" doc:"Fields of the build: a constant, or a template in which ${group} stands for a named group of a pattern and $$ for a dollar sign. A group that is named like a field gives that field where nothing is set."`
 }
 
 // Match holds the patterns of a rule. A Pattern that is not given matches all.

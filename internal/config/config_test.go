@@ -124,11 +124,13 @@ func TestParse_Rules(t *testing.T) {
 		{"nothing to match", `{set: {ci: x, project: p, number: n}}`,
 			"agent.rules[0].match: nothing to match: want at least one pattern"},
 		{"group that no pattern has", `{match: {image: 'a(?P<v>.)'}, set: {ci: x, project: '${w}', number: '${v}'}}`,
-			"agent.rules[0].set.project: ${w}: ${w}: want ${name} of a named group of this rule's patterns"},
+			"agent.rules[0].set.project: ${w}: ${w}: want ${name} of a named group of this rule's patterns, or $$ for a dollar sign"},
 		{"group without braces", `{match: {image: 'a(?P<v>.)'}, set: {ci: x, project: '$v', number: '${v}'}}`,
-			"agent.rules[0].set.project: $v: $v: want ${name} of a named group of this rule's patterns"},
+			"agent.rules[0].set.project: $v: $v: want ${name} of a named group of this rule's patterns, or $$ for a dollar sign"},
 		{"no number", `{match: {image: a}, set: {ci: x, project: p}}`,
 			"agent.rules[0].set: nothing tells one build from the next: want number or group"},
+		{"no ci", `{match: {image: a}, set: {project: p, number: n}}`,
+			"agent.rules[0].set: no ci: want the name of the CI system"},
 		{"unknown field", `{match: {image: a}, set: {ci: x, project: p, number: n, colour: red}}`,
 			"agent.rules[0].set.colour: unknown field: want one of ci, server, project, number, name, attempt, pipeline, " +
 				"pipeline_stage, ref, sha, event, url, runner, stage, role, group"},
@@ -141,6 +143,14 @@ func TestParse_Rules(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 		})
+	}
+}
+
+// A named group gives the field of its name, and $$ is a dollar sign.
+func TestParse_RuleOfGroupsAlone(t *testing.T) {
+	_, err := config.Parse("f", []byte(`agent: {rules: [{match: {name: '^(?P<ci>x)-(?P<number>\d+)$'}, set: {project: 'a$$b'}}]}`))
+	if err != nil {
+		t.Error(err)
 	}
 }
 
