@@ -396,3 +396,58 @@ func TestGroup_MadeAgain(t *testing.T) {
 		t.Errorf("Populated of the old one: %v", err)
 	}
 }
+
+// Over MaxDescriptors files are read by open, read and close: the same
+// readings, counted.
+func TestHost_MaxDescriptors(t *testing.T) {
+	for name, path := range map[string]string{
+		"v2-cgroupfs-docker": "/docker/" + id,
+		"hybrid-docker":      "/docker/" + id,
+	} {
+		f := unpack(t, name)
+		want := func() string {
+			var s cimeter.Sample
+			if err := group(t, f.open(), path).Read(&s, cgroup.Full); err != nil {
+				t.Fatal(err)
+			}
+			return dump(&s)
+		}()
+		for _, n := range []int{1, 5} {
+			o := f.options()
+			o.MaxDescriptors = n
+			h, err := cgroup.Open(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, other := group(t, h, path), group(t, h, path)
+			var s cimeter.Sample
+			if err := g.Read(&s, cgroup.Full); err != nil || dump(&s) != want {
+				t.Errorf("%s, %d descriptors: %v\n%swant\n%s", name, n, err, dump(&s), want)
+			}
+			if g.Files() != n || other.Files() != 0 || h.Degraded() == 0 || h.Errors() != 0 {
+				t.Errorf("%s: %d and %d files, want %d and 0; degraded %d, errors %d", name, g.Files(), other.Files(), n, h.Degraded(), h.Errors())
+			}
+			if pids, err := g.Procs(nil); len(pids) != 2 || err != nil {
+				t.Errorf("Procs: %v, %v", pids, err)
+			}
+			// What one gives up, another takes.
+			g.Close()
+			if err := other.Read(&s, cgroup.Full); err != nil || other.Files() != n {
+				t.Errorf("%s: %v, %d files after the other is closed, want %d", name, err, other.Files(), n)
+			}
+			if n > 1 {
+				continue // a fixture's open files outlive its folder
+			}
+			dir := f.dir + "/cgroup/" + strings.TrimPrefix(h.WatchDir(), f.dir+"/cgroup") + path
+			if err := os.Rename(dir, f.dir+"/moved"); err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Read(&s, cgroup.Full); !errors.Is(err, cimeter.ErrGone) {
+				t.Errorf("%s: Read of a removed cgroup: %v", name, err)
+			}
+			if err := os.Rename(f.dir+"/moved", dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

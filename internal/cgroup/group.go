@@ -125,7 +125,15 @@ func (g *Group) openFolder(hi int) (missing int) {
 			g.fds[i] = deferred
 			continue
 		}
-		fd, hungry, errno := h.openFile(dir, f.name, syscall.O_RDONLY)
+		name, flags := f.name, syscall.O_RDONLY
+		if f.kind == kindProcs && !h.hierarchies[hi].v2 {
+			// A v1 hierarchy keeps the list that a descriptor has read for a
+			// second (kernel/cgroup/cgroup-v1.c, cgroup_pidlist_start): read
+			// again through it, the list is stale. The folder is kept, and the
+			// file opened in it each time.
+			name, flags = ".", unix.O_PATH|unix.O_DIRECTORY
+		}
+		fd, hungry, errno := h.openFile(dir, name, flags)
 		switch {
 		case errno == syscall.EMFILE || errno == syscall.ENFILE:
 			g.fds[i] = deferred

@@ -40,7 +40,8 @@ type Host struct {
 
 	mu        sync.Mutex // guards what follows, and every Group
 	files     []file
-	buf       []byte
+	buf       []byte // what was read last
+	name      []byte // path of the file opened last, with a 0 at its end
 	ios       []deviceIO
 	devices   devices
 	ioCounts  bool // v1: block IO is known to be counted
@@ -241,15 +242,11 @@ func (h *Host) takeSpare() {
 // call takeSpare.
 func (h *Host) openFile(dir int, path string, flags int) (fd int, starved bool, errno syscall.Errno) {
 	for {
-		fd, err := unix.Openat(dir, path, flags|syscall.O_CLOEXEC, 0)
-		if err == nil {
-			return fd, starved, 0
-		}
-		errno, ok := err.(syscall.Errno)
-		if !ok {
-			return -1, starved, syscall.EIO
-		}
+		h.name = append(append(h.name[:0], path...), 0)
+		fd, errno := openat(dir, h.name, flags|syscall.O_CLOEXEC)
 		switch {
+		case errno == 0:
+			return fd, starved, 0
 		case errno == syscall.EINTR:
 		case (errno == syscall.EMFILE || errno == syscall.ENFILE) && h.spare >= 0:
 			h.limit = min(h.limit, h.open)

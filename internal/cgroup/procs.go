@@ -24,15 +24,18 @@ func (g *Group) Procs(dst []int) ([]int, error) {
 		return dst, fmt.Errorf("list processes of cgroup %s: %w", g.path, cimeter.ErrGone)
 	}
 	last := len(h.files) - 1 // cgroup.procs, see chooseFiles
-	// A v1 hierarchy keeps the list that a descriptor has read for a second
-	// (kernel/cgroup/cgroup-v1.c, cgroup_pidlist_start): read again through it,
-	// the list is stale. There the file is opened anew.
-	if fd := g.fds[last]; fd >= 0 && h.hierarchies[h.procs].v2 {
-		dst, errno := h.readProcs(int(fd), dst)
+	fd := int(g.fds[last])
+	if fd >= 0 && h.hierarchies[h.procs].v2 {
+		dst, errno := h.readProcs(fd, dst)
 		return dst, g.procsError(errno)
 	}
-	dst, errno := h.readProcsPath(g.folder(h.procs)+"/cgroup.procs", dst)
-	if errno == 0 && g.fds[last] == deferred {
+	var errno syscall.Errno
+	if fd >= 0 { // v1: what is kept is the folder
+		dst, errno = h.openProcs(fd, h.files[last].name, dst)
+	} else {
+		dst, errno = h.openProcs(unix.AT_FDCWD, g.folder(h.procs)+"/cgroup.procs", dst)
+	}
+	if errno == 0 && fd == deferred {
 		h.degraded++
 	}
 	return dst, g.procsError(errno)
@@ -48,8 +51,9 @@ func (g *Group) procsError(errno syscall.Errno) error {
 	return fmt.Errorf("list processes of cgroup %s: %w", g.path, errno)
 }
 
-func (h *Host) readProcsPath(path string, dst []int) ([]int, syscall.Errno) {
-	fd, starved, errno := h.openFile(unix.AT_FDCWD, path, syscall.O_RDONLY)
+// openProcs is readProcs by open, read and close.
+func (h *Host) openProcs(dir int, path string, dst []int) ([]int, syscall.Errno) {
+	fd, starved, errno := h.openFile(dir, path, syscall.O_RDONLY)
 	if errno != 0 {
 		h.takeSpare()
 		return dst, errno
@@ -156,7 +160,7 @@ func (h *Host) anyProcess(dir string, left *int) (bool, error) {
 	if *left--; *left < 0 {
 		return false, fmt.Errorf("look for processes below %s: more than %d cgroups", dir, maxFolders)
 	}
-	pids, errno := h.readProcsPath(dir+"/cgroup.procs", nil)
+	pids, errno := h.openProcs(unix.AT_FDCWD, dir+"/cgroup.procs", nil)
 	if errno == 0 && len(pids) > 0 {
 		return true, nil
 	}

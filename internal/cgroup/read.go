@@ -266,7 +266,10 @@ func (g *Group) set(s *cimeter.Sample, k kind, b []byte) error {
 // the group's own, and those below it are not known.
 func (g *Group) setOOM(s *cimeter.Sample, events []byte) error {
 	all, known, err := parseKey(events, "oom_kill")
-	if err != nil || !known {
+	if err == nil && !known {
+		err = malformed("memory.events", events, "oom_kill")
+	}
+	if err != nil {
 		return err
 	}
 	for i := range g.h.files {

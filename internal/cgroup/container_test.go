@@ -1,0 +1,93 @@
+package cgroup_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/cgroup"
+)
+
+func TestContainerID(t *testing.T) {
+	for _, name := range []string{
+		id, "docker-" + id + ".scope", "cri-containerd-" + id + ".scope", "crio-" + id, "crio-" + id + ".scope",
+		"libpod-" + id + ".scope", "libpod-" + id, "libpod-payload-" + id, "nerdctl-" + id + ".scope",
+		"kubepods-burstable-pod019c1fe8_0d92_4aa0_b61c_4df58bdde71c.slice:cri-containerd:" + id,
+	} {
+		if got, ok := cgroup.ContainerID(name); got != id || !ok {
+			t.Errorf("ContainerID(%q) = %q, %v", name, got, ok)
+		}
+	}
+	for _, name := range []string{
+		"", "docker", "session-c1.scope", "crio-conmon-" + id + ".scope", "libpod-conmon-" + id + ".scope", "libpod_pod_" + id + ".slice",
+		"var-lib-docker-containers-" + id + "-mounts-shm.mount", "var-lib-docker-containers-" + id + ".mount", id + ".service", "x" + id,
+		strings.ToUpper(id), id[1:], id + "0", "rk2m1n5zq8v0w3x7y9b4c6d1f", "kubepods-pod019c1fe8_0d92_4aa0_b61c_4df58bdde71c.slice",
+		"a:b:" + id, ":" + id,
+	} {
+		if got, ok := cgroup.ContainerID(name); got != "" || ok {
+			t.Errorf("ContainerID(%q) = %q, %v, want none", name, got, ok)
+		}
+	}
+}
+
+func TestContainer(t *testing.T) {
+	inner := strings.Repeat("0", 64)
+	for path, want := range map[string]string{
+		"/docker/" + id:                                    "/docker/" + id,
+		"/system.slice/docker-" + id + ".scope":            "/system.slice/docker-" + id + ".scope",
+		"/machine.slice/libpod-" + id + ".scope/container": "/machine.slice/libpod-" + id + ".scope",
+		"/docker/" + id + "/docker/" + inner:               "/docker/" + id, // Docker in Docker
+		"/gitlab-runner/slot-3/" + id:                      "/gitlab-runner/slot-3/" + id,
+		"/kubepods.slice/kubepods-pod019c1fe8_0d92_4aa0_b61c_4df58bdde71c.slice/crio-" + id + ".scope": "/kubepods.slice/kubepods-pod019c1fe8_0d92_4aa0_b61c_4df58bdde71c.slice/crio-" + id + ".scope",
+	} {
+		if got, prefix, ok := cgroup.Container(path); got != id || prefix != want || !ok {
+			t.Errorf("Container(%q) = %q, %q, %v, want prefix %q", path, got, prefix, ok, want)
+		}
+	}
+	for _, path := range []string{"", "/", "/docker", "/docker/buildkit/rk2m1n5zq8v0w3x7y9b4c6d1f", "/machine.slice/libpod-conmon-" + id + ".scope"} {
+		if got, _, ok := cgroup.Container(path); ok {
+			t.Errorf("Container(%q) = %q, want none", path, got)
+		}
+	}
+}
+
+func TestParseProcCgroup(t *testing.T) {
+	ms, err := cgroup.ParseProcCgroup([]byte("6:cpu,cpuacct:/docker/a\n1:name=systemd:/kubepods-pod1.slice:cri-containerd:db622e\n0::/libpod_parent/libpod-bbf5 (deleted)\n"))
+	want := []cgroup.Membership{
+		{Hierarchy: 6, Controllers: "cpu,cpuacct", Path: "/docker/a"},
+		{Hierarchy: 1, Controllers: "name=systemd", Path: "/kubepods-pod1.slice:cri-containerd:db622e"},
+		{Hierarchy: 0, Path: "/libpod_parent/libpod-bbf5", Deleted: true},
+	}
+	if !slices.Equal(ms, want) || err != nil {
+		t.Errorf("%+v, %v, want %+v", ms, err, want)
+	}
+	if !ms[0].Has("cpuacct") || ms[0].Has("acct") || ms[2].Has("") {
+		t.Error("Has takes a part of a name for it")
+	}
+	for _, in := range []string{"x", "1:cpu", "a:cpu:/x", "-1:cpu:/x", "1:cpu:x"} {
+		if ms, err := cgroup.ParseProcCgroup([]byte(in)); !errors.Is(err, cimeter.ErrInvalid) {
+			t.Errorf("%q: %+v, %v, want an error", in, ms, err)
+		}
+	}
+}
+
+func TestHost_PathOf(t *testing.T) {
+	f := func(name, content, want string) {
+		t.Helper()
+		ms, err := cgroup.ParseProcCgroup([]byte(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := unpack(t, name).open().PathOf(ms); ok != (want != "") || ok && got != want {
+			t.Errorf("PathOf %q on %s = %q, %v, want %q", content, name, got, ok, want)
+		}
+	}
+	f("v2-cgroupfs-docker", "0::/docker/a\n", "/docker/a")
+	f("v2-cgroupfs-docker", "0::/docker/a (deleted)\n", "")
+	f("v2-cgroupfs-docker", "0::/../../other\n", "")
+	f("hybrid-docker", "5:pids:/x\n4:cpuacct:/docker/a\n0::/\n", "/docker/a")
+	f("v1-cgroupfs-docker", "4:cpu,cpuacct:/docker/a\n1:name=systemd:/b\n", "/docker/a")
+	f("v1-cgroupfs-docker", "1:name=systemd:/b\n", "")
+}
