@@ -21,10 +21,14 @@ type Identifier func(*cimeter.Container) (id cimeter.Identity, ok bool)
 // First returns an Identifier that asks ids in order and takes the first
 // answer. Systems with strong markers (labels of their own) go before those that
 // are known by a name alone, and rules that the operator wrote before both.
+//
+// It bounds what foreign metadata may hold: a container whose key would be longer
+// than any honest one is nobody's, and longer values are cut.
 func First(ids ...Identifier) Identifier {
 	return func(c *cimeter.Container) (cimeter.Identity, bool) {
 		for _, identify := range ids {
-			if id, ok := identify(c); ok {
+			if id, ok := identify(c); ok && len(id.Build.Key) <= maxKey {
+				bound(&id)
 				return id, true
 			}
 		}

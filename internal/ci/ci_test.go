@@ -29,6 +29,26 @@ func TestFirst(t *testing.T) {
 	}
 }
 
+// An environment may hold 128 KiB in one variable; a record may not.
+func TestFirstBounds(t *testing.T) {
+	long := strings.Repeat("a", 511) + "\u00fc" + strings.Repeat("b", 1<<17)
+	as := func(key string) ci.Identifier {
+		return func(*cimeter.Container) (cimeter.Identity, bool) {
+			return cimeter.Identity{Build: cimeter.Build{Key: key, Name: long, URL: "https://h/" + long}, Stage: long}, true
+		}
+	}
+	id, ok := ci.First(as(long), as("ci/1"))(&cimeter.Container{})
+	if !ok || id.Build.Key != "ci/1" {
+		t.Fatalf("key %.20q, %v, want the one of a bounded length", id.Build.Key, ok)
+	}
+	if want := strings.Repeat("a", 511); id.Build.Name != want || id.Stage != want || id.Build.URL != "" {
+		t.Errorf("name of %d bytes, stage of %d, URL of %d, want 511, 511, none", len(id.Build.Name), len(id.Stage), len(id.Build.URL))
+	}
+	if _, ok := ci.First(as(long))(&cimeter.Container{}); ok {
+		t.Error("a container with an endless key is somebody's")
+	}
+}
+
 func TestVariables(t *testing.T) {
 	got := ci.Variables([]string{"A", "B"}, nil, []string{"B", "C", "A"})
 	if want := []string{"A", "B", "C"}; !reflect.DeepEqual(got, want) {

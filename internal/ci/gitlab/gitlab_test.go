@@ -272,6 +272,15 @@ func TestParseJobURL(t *testing.T) {
 	}
 }
 
+// The job list is matched with containers by this.
+func TestJobPageKey(t *testing.T) {
+	page, ok := gitlab.ParseJobURL("https://gitlab.example.com:8443/group/sub/app/-/jobs/4242")
+	id, _ := gitlab.Identify(container())
+	if !ok || page.Key() != id.Build.Key {
+		t.Errorf("key %q of the page, %q of the container", page.Key(), id.Build.Key)
+	}
+}
+
 func FuzzParseJobURL(f *testing.F) {
 	f.Add("https://gitlab.example.com/group/app/-/jobs/1")
 	f.Add("https://u:p@[::1]:8080//g/a/-/jobs/-/jobs/00")

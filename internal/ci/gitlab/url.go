@@ -17,6 +17,9 @@ type JobPage struct {
 	Job     string // job id, decimal
 }
 
+// Key is the key of the job's build, the same that [Identify] gives its containers.
+func (p JobPage) Key() string { return key(p.Server, "", p.Job) }
+
 // ParseJobURL reads a job's URL, as in
 //
 //	https://gitlab.example.com/group/sub/app/-/jobs/123
