@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -17,12 +15,10 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
 	"github.com/cimeter/cimeter/internal/catalog"
-	"github.com/cimeter/cimeter/internal/cgroup"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
-	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/records"
 	"github.com/cimeter/cimeter/internal/tally"
 )
@@ -88,6 +84,7 @@ func (c *agentCmd) Run(e *env) error {
 	log.Info("listening", "address", listener.Addr().String())
 	ctx, stop := untilSignal()
 	defer stop()
+	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
 	return together(ctx,
 		meter.Run,
 		func(ctx context.Context) error {
@@ -164,47 +161,6 @@ type store struct{ *records.Dir }
 
 func (s store) List(cursor string, limit int, wanted func(*cimeter.Record) bool) ([]*cimeter.Record, string, error) {
 	return s.Dir.List(cursor, limit, wanted)
-}
-
-// limitMemory keeps the process under its memory limit, where it has one, and
-// small where it has none: it collects garbage often, for its heap is small.
-func limitMemory(conf config.Config) {
-	debug.SetGCPercent(50)
-	limit := int64(conf.Agent.MemoryLimit)
-	if limit == 0 {
-		limit = ownLimit(conf.Agent) / 10 * 9
-	}
-	if limit > 0 {
-		debug.SetMemoryLimit(limit)
-	}
-}
-
-// ownLimit returns the memory limit in bytes of the agent's own cgroup, 0 when
-// it has none or none can be told.
-func ownLimit(conf config.Agent) int64 {
-	host, err := cgroup.Open(cgroup.Options{Root: conf.CgroupRoot, Proc: conf.ProcRoot, Sys: conf.SysRoot})
-	if err != nil {
-		return 0
-	}
-	defer host.Close()
-	b, err := process.Open(conf.ProcRoot).Cgroup(os.Getpid())
-	if err != nil {
-		return 0
-	}
-	memberships, err := cgroup.ParseProcCgroup(b)
-	if err != nil {
-		return 0
-	}
-	path, ok := host.PathOf(memberships)
-	if !ok {
-		return 0
-	}
-	g, err := host.Group(path)
-	if err != nil {
-		return 0
-	}
-	defer g.Close()
-	return int64(min(g.Limits().MemoryBytes.Value, 1<<62))
 }
 
 // jobClient asks the runners on this machine: few, near, and one at a time.

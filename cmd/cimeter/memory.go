@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/process"
+)
+
+// limitMemory keeps the process under its memory limit, where it has one, and
+// small where it has none: it collects garbage often, for its heap is small.
+func limitMemory(conf config.Config) {
+	debug.SetGCPercent(50)
+	limit := int64(conf.Agent.MemoryLimit)
+	if limit == 0 {
+		limit = ownLimit(conf.Agent) / 10 * 9
+	}
+	if limit > 0 {
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+// ownLimit returns the memory limit in bytes of the agent's own cgroup, 0 when
+// it has none or none can be told.
+func ownLimit(conf config.Agent) int64 {
+	host, err := cgroup.Open(cgroup.Options{Root: conf.CgroupRoot, Proc: conf.ProcRoot, Sys: conf.SysRoot})
+	if err != nil {
+		return 0
+	}
+	defer host.Close()
+	b, err := process.Open(conf.ProcRoot).Cgroup(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	memberships, err := cgroup.ParseProcCgroup(b)
+	if err != nil {
+		return 0
+	}
+	path, ok := host.PathOf(memberships)
+	if !ok {
+		return 0
+	}
+	g, err := host.Group(path)
+	if err != nil {
+		return 0
+	}
+	defer g.Close()
+	return int64(min(g.Limits().MemoryBytes.Value, 1<<62))
+}
+
+// startTime is how long after its start a role is taken to be under way.
+const startTime = 5 * time.Second
+
+// releaseStart gives back what only the start needed: garbage, and the pages of
+// the program itself, of which the packages' initialisation touches most and
+// metering few. What is needed of them is mapped again from the page cache.
+func releaseStart(procRoot string) {
+	debug.FreeOSMemory()
+	self, err := os.Executable()
+	if err != nil {
+		return
+	}
+	f, err := os.Open(filepath.Join(procRoot, "self", "maps"))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		// 00400000-00ae7000 r-xp 00000000 fe:00 9998641    /usr/bin/cimeter (proc(5))
+		l := strings.Fields(s.Text())
+		if len(l) != 6 || l[5] != self || strings.Contains(l[1], "w") {
+			continue // a page that was written to has no other copy
+		}
+		from, to, _ := strings.Cut(l[0], "-")
+		a, err1 := strconv.ParseUint(from, 16, 64)
+		b, err2 := strconv.ParseUint(to, 16, 64)
+		if err1 != nil || err2 != nil || b <= a {
+			continue
+		}
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(a), uintptr(b-a), unix.MADV_DONTNEED) // refused: nothing is gained
+	}
+}
