@@ -10,14 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/exporter-toolkit/web"
-
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/httpapi/webconfig"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/records"
 	"github.com/cimeter/cimeter/internal/tally"
@@ -100,17 +99,10 @@ func (c *agentCmd) Run(e *env) error {
 // serve answers on l by the limits of httpapi, with the TLS and authentication
 // of the web configuration file where there is one.
 func serve(ctx context.Context, h http.Handler, l net.Listener, webConfig string, log *slog.Logger) error {
-	var with func(net.Listener, *http.Server) error
-	if webConfig != "" {
-		if err := web.Validate(webConfig); err != nil {
-			return fmt.Errorf("web config file %s: %w", webConfig, err)
-		}
-		none := false
-		flags := &web.FlagConfig{WebSystemdSocket: &none, WebConfigFile: &webConfig}
-		with = func(l net.Listener, s *http.Server) error { return web.Serve(l, s, flags, log) }
-	}
-	errors := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	return httpapi.NewServer(h, errors).Serve(ctx, l, with)
+	clients := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	return httpapi.NewServer(h, clients).Serve(ctx, l, func(l net.Listener, s *http.Server) error {
+		return webconfig.Serve(l, s, webConfig, log)
+	})
 }
 
 // together runs parts until the first one returns, ends the others, and returns
