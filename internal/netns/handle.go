@@ -74,6 +74,8 @@ func (h *Handle) fetch() error {
 		}
 		if !ok {
 			h.gone = true
+			unix.Close(h.fd)
+			h.fd = -1
 			return h.errGone()
 		}
 		h.receive, h.transmit = receive, transmit

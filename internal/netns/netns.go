@@ -16,7 +16,8 @@
 // like any other packet. A segment that the sender's kernel leaves to be cut by
 // the card (TSO, GSO) counts as one frame with one header. What stays inside
 // the namespace (lo, an inner docker0 and its veths) is not counted, and
-// neither is the traffic of a second uplink without a default route.
+// neither is the traffic of a second uplink without a default route. The uplink
+// is chosen when a namespace is attached and stays.
 //
 // It never enters another namespace, needs no capability, starts no goroutine,
 // logs nothing, and makes one try. Entry point: [Open]. A Reader and its
@@ -143,13 +144,7 @@ func (r *Reader) attach(pid int) (*Handle, error) {
 	if key == r.own || key == r.first {
 		return nil, ErrHost
 	}
-	nsid := int32(noNSID)
-	if r.nl != nil {
-		if nsid, err = r.nsid(pid, dir); err != nil {
-			return nil, err
-		}
-	}
-	if owner := r.byKey[key]; owner != nil && r.counts(owner, nsid) {
+	if owner := r.byKey[key]; owner != nil && r.counts(owner) {
 		return nil, ErrShared
 	}
 
@@ -312,21 +307,22 @@ func ignoreNoDevice(err error) error {
 	return err
 }
 
-// counts reports whether owner, whose key is that of the namespace with id
-// nsid, counts it still. Keys are used again when a namespace is gone, but the
-// pair (interface, id) of a live one is not.
-func (r *Reader) counts(owner *Handle, nsid int32) bool {
-	if owner.fd >= 0 {
-		return true // the descriptor keeps namespace and key
-	}
+// counts reports whether owner, which has the key of a namespace that lives,
+// counts that namespace still. The kernel gives the number of a dead namespace
+// again, but a dead one has no end of a veth: if owner's link leads where it led,
+// the namespace is owner's.
+func (r *Reader) counts(owner *Handle) bool {
 	if owner.gone {
 		return false
+	}
+	if owner.fd >= 0 {
+		return true // the descriptor keeps namespace and number
 	}
 	l, err := r.nl.link(owner.index)
 	if err != nil {
 		return !errors.Is(err, unix.ENODEV)
 	}
-	return l.nsid == owner.nsid && l.nsid == nsid
+	return l.nsid == owner.nsid
 }
 
 // Refresh reads the counters of all handles that are counted on our side with

@@ -225,6 +225,24 @@ func TestHandle_Read_withoutAnEndOnOurSide(t *testing.T) {
 	want(t, "last values", of(t, &s).less(before), traffic{transmit: frames(6, 600)})
 }
 
+func TestReader_Attach_anUplinkAfterAnother(t *testing.T) {
+	c := container(t)
+	c.ip("link", "add", "eth0", "type", "bridge")
+	r := reader(t)
+	old := attach(t, r, c)
+	c.ip("link", "del", "eth0")
+	var s cimeter.Sample
+	if err := old.Read(&s); !errors.Is(err, cimeter.ErrGone) {
+		t.Fatalf("uplink deleted: got %v, want gone", err)
+	}
+	c.veth(1, "tv1", "eth0")
+	h := attach(t, r, c)
+	old.Close()
+	before := now(t, r, h)
+	c.send("10.1.0.9:9", 1, 60)
+	want(t, h.Source(), now(t, r, h).less(before), traffic{transmit: frames(1, 60)})
+}
+
 func TestReader_Refresh_amongManyInterfaces(t *testing.T) {
 	need(t)
 	var batch strings.Builder
@@ -306,6 +324,7 @@ func TestReader_Attach_ofANumberUsedAgain(t *testing.T) {
 	r := reader(t)
 	old := attach(t, r, a)
 	old.TakeKey(attach(t, r, b))
+	ip(t, "link", "del", "tv1")
 	h := attach(t, r, b)
 	if h.Source() != "netlink" {
 		t.Errorf("source: got %s, want netlink", h.Source())

@@ -63,10 +63,17 @@ func quiet() {
 // need says why a test that makes namespaces cannot run.
 func need(t testing.TB) {
 	t.Helper()
-	_, err := exec.LookPath("ip")
-	_, err2 := exec.LookPath("nsenter")
-	if err := errors.Join(err, err2); err != nil || os.Getenv(roleEnv) == roleNone {
-		msg := fmt.Sprintf("needs root (CAP_SYS_ADMIN) to make network namespaces, iproute2 and util-linux: %v", err)
+	var missing []string
+	if os.Getenv(roleEnv) == roleNone {
+		missing = append(missing, "CAP_SYS_ADMIN (run as root)")
+	}
+	for _, tool := range []struct{ name, of string }{{name: "ip", of: "iproute2"}, {name: "nsenter", of: "util-linux"}} {
+		if _, err := exec.LookPath(tool.name); err != nil {
+			missing = append(missing, fmt.Sprintf("%s (install %s)", tool.name, tool.of))
+		}
+	}
+	if missing != nil {
+		msg := "to make network namespaces it needs " + strings.Join(missing, ", ")
 		if os.Getenv("CI") == "true" {
 			t.Fatal(msg)
 		}

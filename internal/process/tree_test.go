@@ -20,10 +20,11 @@ import (
 // machine is a proc file system in a folder, with processes that behave as the
 // kernel's do: ending, waiting, adoption by pid 1.
 type machine struct {
-	t    *testing.T
-	root string
-	all  map[int]*proc
-	next int
+	t       *testing.T
+	root    string
+	all     map[int]*proc
+	changed map[int]bool // not in the folder yet
+	next    int
 }
 
 // proc is a process; its account is in ticks of CPU time, which also stand for
@@ -36,14 +37,37 @@ type proc struct {
 }
 
 func newMachine(t *testing.T) *machine {
-	m := &machine{t: t, root: t.TempDir(), all: make(map[int]*proc), next: 100}
+	m := &machine{t: t, root: t.TempDir(), all: make(map[int]*proc), changed: make(map[int]bool), next: 100}
 	m.put(&proc{pid: 1, start: 1})
 	return m
 }
 
 func (m *machine) put(p *proc) {
-	m.t.Helper()
 	m.all[p.pid] = p
+	m.changed[p.pid] = true
+}
+
+// write brings the folder up to date.
+func (m *machine) write() {
+	m.t.Helper()
+	for pid := range m.changed {
+		m.remove(pid)
+		if p, ok := m.all[pid]; ok {
+			m.create(p)
+		}
+	}
+	clear(m.changed)
+}
+
+func (m *machine) remove(pid int) {
+	m.t.Helper()
+	if err := os.RemoveAll(filepath.Join(m.root, strconv.Itoa(pid))); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) create(p *proc) {
+	m.t.Helper()
 	dir := filepath.Join(m.root, strconv.Itoa(p.pid))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		m.t.Fatal(err)
@@ -98,13 +122,12 @@ func (m *machine) wait(pid int) {
 // drop removes a process whose parent ignores SIGCHLD.
 func (m *machine) drop(pid int) {
 	delete(m.all, pid)
-	if err := os.RemoveAll(filepath.Join(m.root, strconv.Itoa(pid))); err != nil {
-		m.t.Fatal(err)
-	}
+	m.changed[pid] = true
 }
 
 func (m *machine) tree(root, reaper int) *process.Tree {
 	m.t.Helper()
+	m.write()
 	tree, err := process.Open(m.root).NewTree(root, reaper)
 	if err != nil {
 		m.t.Fatal(err)
@@ -113,8 +136,9 @@ func (m *machine) tree(root, reaper int) *process.Tree {
 }
 
 // ticks scans and returns the total.
-func ticks(t *testing.T, tree *process.Tree) uint64 {
+func ticks(t *testing.T, m *machine, tree *process.Tree) uint64 {
 	t.Helper()
+	m.write()
 	got, err := tree.Scan()
 	if err != nil {
 		t.Fatal(err)
@@ -126,9 +150,9 @@ func ticks(t *testing.T, tree *process.Tree) uint64 {
 	return n
 }
 
-func wantTicks(t *testing.T, what string, tree *process.Tree, want uint64) {
+func wantTicks(t *testing.T, what string, m *machine, tree *process.Tree, want uint64) {
 	t.Helper()
-	if got := ticks(t, tree); got != want {
+	if got := ticks(t, m, tree); got != want {
 		t.Errorf("%s: got %d ticks, want %d", what, got, want)
 	}
 }
@@ -145,7 +169,7 @@ func TestTree_Scan(t *testing.T) {
 		m.work(grandkid, 100)
 		m.work(stranger, 1000)
 		tree := m.tree(root, 0)
-		wantTicks(t, "total", tree, 111)
+		wantTicks(t, "total", m, tree, 111)
 		got, err := tree.Scan()
 		if err != nil || got.Processes != 3 || got.Threads != 6 || got.ResidentBytes != 9*uint64(os.Getpagesize()) {
 			t.Errorf("got %+v, %v", got, err)
@@ -157,24 +181,24 @@ func TestTree_Scan(t *testing.T) {
 		kid := m.fork(root)
 		tree := m.tree(root, 0)
 		m.work(kid, 10)
-		wantTicks(t, "alive", tree, 10)
+		wantTicks(t, "alive", m, tree, 10)
 		m.work(kid, 5)
 		m.exit(kid)
-		wantTicks(t, "ended", tree, 15)
+		wantTicks(t, "ended", m, tree, 15)
 		m.wait(kid)
-		wantTicks(t, "waited for", tree, 15)
-		wantTicks(t, "again", tree, 15)
+		wantTicks(t, "waited for", m, tree, 15)
+		wantTicks(t, "again", m, tree, 15)
 	})
 	t.Run("a child between two scans counts by its parent", func(t *testing.T) {
 		m := newMachine(t)
 		root := m.fork(1)
 		tree := m.tree(root, 0)
-		wantTicks(t, "before", tree, 0)
+		wantTicks(t, "before", m, tree, 0)
 		kid := m.fork(root)
 		m.work(kid, 7)
 		m.exit(kid)
 		m.wait(kid)
-		wantTicks(t, "after", tree, 7)
+		wantTicks(t, "after", m, tree, 7)
 	})
 	t.Run("a child that nobody waits for is kept as last seen", func(t *testing.T) {
 		m := newMachine(t)
@@ -182,13 +206,13 @@ func TestTree_Scan(t *testing.T) {
 		seen, unseen := m.fork(root), m.fork(root)
 		tree := m.tree(root, 0)
 		m.work(seen, 10)
-		wantTicks(t, "alive", tree, 10)
+		wantTicks(t, "alive", m, tree, 10)
 		m.work(unseen, 3)
 		m.exit(unseen)
 		m.wait(unseen)
 		m.drop(seen)
 		// The parent's account grew by 3, which may have been the one seen.
-		wantTicks(t, "dropped", tree, 10)
+		wantTicks(t, "dropped", m, tree, 10)
 	})
 	t.Run("an orphan stays, and is kept when it ends", func(t *testing.T) {
 		m := newMachine(t)
@@ -197,25 +221,25 @@ func TestTree_Scan(t *testing.T) {
 		orphan := m.fork(kid)
 		m.work(orphan, 4)
 		tree := m.tree(root, 0)
-		wantTicks(t, "before", tree, 4)
+		wantTicks(t, "before", m, tree, 4)
 		m.exit(kid)
 		m.wait(kid)
 		m.work(orphan, 4)
-		wantTicks(t, "orphaned", tree, 8)
+		wantTicks(t, "orphaned", m, tree, 8)
 		m.exit(orphan)
 		m.wait(orphan) // by pid 1
-		wantTicks(t, "ended", tree, 8)
+		wantTicks(t, "ended", m, tree, 8)
 	})
 	t.Run("an orphan never seen is found at the reaper", func(t *testing.T) {
 		m := newMachine(t)
 		reaper := m.fork(1)
 		root := m.fork(reaper)
 		tree := m.tree(root, reaper)
-		wantTicks(t, "before", tree, 0)
+		wantTicks(t, "before", m, tree, 0)
 		orphan := m.fork(reaper)
 		m.work(orphan, 6)
 		m.work(reaper, 50)
-		wantTicks(t, "adopted", tree, 6)
+		wantTicks(t, "adopted", m, tree, 6)
 	})
 	t.Run("the root's end keeps all", func(t *testing.T) {
 		m := newMachine(t)
@@ -224,12 +248,12 @@ func TestTree_Scan(t *testing.T) {
 		m.work(root, 1)
 		m.work(kid, 2)
 		tree := m.tree(root, 0)
-		wantTicks(t, "before", tree, 3)
+		wantTicks(t, "before", m, tree, 3)
 		m.exit(kid)
 		m.wait(kid)
 		m.exit(root)
 		m.wait(root)
-		wantTicks(t, "after", tree, 3)
+		wantTicks(t, "after", m, tree, 3)
 		if got, err := tree.Scan(); err != nil || got.Processes != 0 || got.ResidentBytes != 0 {
 			t.Errorf("got %+v, %v, want nobody", got, err)
 		}
@@ -240,25 +264,26 @@ func TestTree_Scan(t *testing.T) {
 		kid := m.fork(root)
 		m.work(kid, 9)
 		tree := m.tree(root, 0)
-		wantTicks(t, "before", tree, 9)
+		wantTicks(t, "before", m, tree, 9)
 		m.exit(kid)
 		m.wait(kid)
 		m.put(&proc{pid: kid, parent: 1, start: 999_999, own: 5000})
-		wantTicks(t, "taken by a stranger", tree, 9)
+		wantTicks(t, "taken by a stranger", m, tree, 9)
 		m.put(&proc{pid: kid, parent: root, start: 1_999_999, own: 30})
-		wantTicks(t, "taken by a child", tree, 39)
+		wantTicks(t, "taken by a child", m, tree, 39)
 		m.exit(root)
 		m.wait(root)
 		m.put(&proc{pid: root, parent: 1, start: 2_999_999, own: 5000})
-		wantTicks(t, "root taken by a stranger", tree, 39)
+		wantTicks(t, "root taken by a stranger", m, tree, 39)
 	})
 	t.Run("IO that may not be read is not known", func(t *testing.T) {
 		m := newMachine(t)
 		root := m.fork(1)
+		tree := m.tree(root, 0)
 		if err := os.Remove(filepath.Join(m.root, strconv.Itoa(root), "io")); err != nil {
 			t.Fatal(err)
 		}
-		got, err := m.tree(root, 0).Scan()
+		got, err := tree.Scan()
 		if err != nil || got.IO.Known || got.Hidden != 1 {
 			t.Errorf("got %+v, %v, want no IO and one hidden", got, err)
 		}
@@ -267,6 +292,7 @@ func TestTree_Scan(t *testing.T) {
 
 func TestFS_NewTree_gone(t *testing.T) {
 	m := newMachine(t)
+	m.write()
 	if _, err := process.Open(m.root).NewTree(77, 0); !errors.Is(err, cimeter.ErrGone) {
 		t.Errorf("got %v, want gone", err)
 	}
@@ -319,7 +345,7 @@ func TestTree_Scan_property(t *testing.T) {
 					}
 					zombies = append(zombies[:j], zombies[j+1:]...)
 				case 6:
-					got := ticks(t, tree)
+					got := ticks(t, m, tree)
 					if got < last {
 						t.Fatalf("total fell from %d to %d", last, got)
 					}
