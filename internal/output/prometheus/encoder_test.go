@@ -74,7 +74,7 @@ func TestEncoder_openMetrics(t *testing.T) {
 	if strings.Contains(text, "\n\n") {
 		t.Error("an empty line")
 	}
-	sample := regexp.MustCompile(`^([a-z0-9_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} [-+.0-9e]+$`)
+	sample := regexp.MustCompile(`^([a-z0-9_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? [-+.0-9e]+$`)
 	family, kind := "", ""
 	seen := map[string]bool{}
 	for line := range strings.Lines(text) {
