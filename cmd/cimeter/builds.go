@@ -1,37 +1,317 @@
 package main
 
-import "errors"
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
 
-// serverFlag is where records are read from.
-type serverFlag struct {
-	Server string `env:"CIMETER_SERVER" default:"http://127.0.0.1:9808" placeholder:"URL" help:"Agent to ask; default ${default}."`
-}
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/client"
+	"github.com/cimeter/cimeter/internal/display"
+)
 
 // buildsCmd lists finished builds.
 type buildsCmd struct {
-	serverFlag `embed:""`
-	Format     string `enum:"table,json,ndjson,csv" default:"table" help:"Form of the list: table, json, ndjson or csv."`
-	Limit      int    `default:"50" help:"List at most this many."`
+	serverFlags `embed:""`
+	Format      string `enum:"table,json,ndjson,csv" default:"table" help:"Form of the list: table, json, ndjson or csv."`
+	Limit       int    `default:"50" help:"List at most this many; default ${default}."`
+
+	Project string `placeholder:"P" group:"Only builds:" help:"Of this project."`
+	CI      string `name:"ci" placeholder:"CI" group:"Only builds:" help:"Of this kind of CI system, such as gitlab."`
+	Name    string `placeholder:"NAME" group:"Only builds:" help:"Of this name."`
+	Stage   string `placeholder:"NAME" group:"Only builds:" help:"That have this stage."`
+	Runner  string `placeholder:"NAME" group:"Only builds:" help:"Of this runner: its system id, short token or name."`
+	Machine string `placeholder:"NAME" group:"Only builds:" help:"Of this machine."`
+	Result  string `placeholder:"RESULT" group:"Only builds:" help:"That ended so: success, failed or canceled."`
 }
 
 // Help is the end of --help.
 func (c *buildsCmd) Help() string { return buildsHelp }
 
-// Run prints the list.
-func (c *buildsCmd) Run(e *env) error { return errors.New("builds: not built yet") }
-
-// summaryCmd shows one build.
-type summaryCmd struct {
-	serverFlag `embed:""`
-	ID         string `arg:"" help:"Key of the build, or what only its key ends with, such as the job's number."`
-	JSON       bool   `xor:"form" help:"Print the record as JSON."`
-	Markdown   bool   `xor:"form" help:"Print a table for a merge request."`
-	Short      bool   `xor:"form" help:"Print one line."`
-	Logfmt     bool   `xor:"form" help:"Print one line of logfmt for each stage."`
+// Validate refuses a limit that lists nothing.
+func (c *buildsCmd) Validate() error {
+	if c.Limit < 1 {
+		return fmt.Errorf("--limit: %d: want 1 or more", c.Limit)
+	}
+	return nil
 }
 
-// Help is the end of --help.
-func (c *summaryCmd) Help() string { return summaryHelp }
+// Run prints the list.
+func (c *buildsCmd) Run(e *env) error {
+	from, err := c.client(e)
+	if err != nil {
+		return err
+	}
+	filter := client.Filter{Project: c.Project, CI: c.CI, Name: c.Name, Stage: c.Stage, Runner: c.Runner, Machine: c.Machine, Result: c.Result}
+	var w lister
+	switch c.Format {
+	case "json":
+		w = &jsonList{w: e.stdout}
+	case "ndjson":
+		w = &ndjsonList{w: e.stdout}
+	case "csv":
+		w = &csvList{w: csv.NewWriter(e.stdout)}
+	default:
+		w = &tableList{w: e.stdout}
+	}
+	return list(context.Background(), from, filter, c.Limit, w)
+}
 
-// Run prints the summary.
-func (c *summaryCmd) Run(e *env) error { return errors.New("summary: not built yet") }
+// lister writes a list of builds; close comes after the last, also when there
+// is none.
+type lister interface {
+	write(*cimeter.Record) error
+	close() error
+}
+
+func list(ctx context.Context, from *client.Client, f client.Filter, limit int, w lister) error {
+	if err := each(ctx, from, f, limit, w.write); err != nil {
+		return err
+	}
+	return w.close()
+}
+
+// tableList is for people: one line a build, what is not known a dash.
+type tableList struct {
+	w       io.Writer
+	started bool
+}
+
+var tableColumns = [...]struct {
+	title string
+	width int // negative: digits, on the right
+}{{"ENDED", 19}, {"RESULT", 8}, {"TIME S", -8}, {"CPU S", -9}, {"CORES", -6}, {"PEAK MIB", -9}, {"PROJECT", 24}, {"NAME", 20}, {"BUILD", 0}}
+
+func (l *tableList) row(cells ...string) error {
+	var b strings.Builder
+	for i, c := range cells {
+		switch width := tableColumns[i].width; {
+		case width == 0:
+			b.WriteString(display.Clean(c))
+		case width < 0:
+			fmt.Fprintf(&b, "%*s  ", -width, c)
+		default:
+			b.WriteString(display.Pad(c, width, "~") + "  ")
+		}
+	}
+	_, err := io.WriteString(l.w, b.String()+"\n")
+	return err
+}
+
+func (l *tableList) header() error {
+	if l.started {
+		return nil
+	}
+	l.started = true
+	titles := make([]string, len(tableColumns))
+	for i, c := range tableColumns {
+		titles[i] = c.title
+	}
+	return l.row(titles...)
+}
+
+func (l *tableList) write(r *cimeter.Record) error {
+	if err := l.header(); err != nil {
+		return err
+	}
+	u, cores, peak := &r.Usage, "-", "-"
+	if u.CPUCores != nil {
+		cores = fmt.Sprintf("%.2f", u.CPUCores.Avg)
+	}
+	if u.MemoryBytes != nil {
+		if p, ok := u.MemoryBytes.Peak.Get(); ok {
+			peak = fmt.Sprintf("%.1f", float64(p)/(1<<20))
+		}
+	}
+	cpu := "-"
+	if s, ok := u.CPUSeconds.Total.Get(); ok {
+		cpu = fmt.Sprintf("%.2f", s)
+	}
+	result := named(r.Result)
+	if !r.Complete {
+		result += "?" // some of its life was not seen
+	}
+	return l.row(r.EndedAt.UTC().Format("2006-01-02 15:04:05"), result, fmt.Sprintf("%.1f", u.WallSeconds), cpu, cores, peak,
+		named(r.Project), named(r.Name), r.Key)
+}
+
+func (l *tableList) close() error { return l.header() }
+
+// jsonList is one array of records.
+type jsonList struct {
+	w     io.Writer
+	wrote bool
+}
+
+func (l *jsonList) write(r *cimeter.Record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	before := ",\n"
+	if !l.wrote {
+		before = "[\n"
+	}
+	l.wrote = true
+	_, err = l.w.Write(append([]byte(before), display.JSON(b)...))
+	return err
+}
+
+func (l *jsonList) close() error {
+	after := "\n]\n"
+	if !l.wrote {
+		after = "[]\n"
+	}
+	_, err := io.WriteString(l.w, after)
+	return err
+}
+
+// ndjsonList is a record a line.
+type ndjsonList struct{ w io.Writer }
+
+func (l *ndjsonList) write(r *cimeter.Record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = l.w.Write(append(display.JSON(b), '\n'))
+	return err
+}
+
+func (l *ndjsonList) close() error { return nil }
+
+// csvList is a line a build for a spreadsheet (RFC 4180); what is not known is
+// an empty cell. Names say the unit.
+type csvList struct {
+	w       *csv.Writer
+	started bool
+}
+
+type csvColumn struct {
+	name  string
+	value func(r *cimeter.Record) string
+}
+
+// csvColumns are a contract: new ones come at the end.
+func csvColumns() []csvColumn {
+	text := func(f func(*cimeter.Record) string) func(*cimeter.Record) string {
+		return func(r *cimeter.Record) string { return cell(display.Clean(f(r))) }
+	}
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339Nano)
+	}
+	return []csvColumn{
+		{"key", text(func(r *cimeter.Record) string { return r.Key })},
+		{"ci", text(func(r *cimeter.Record) string { return r.CI })},
+		{"server", text(func(r *cimeter.Record) string { return r.Server })},
+		{"project", text(func(r *cimeter.Record) string { return r.Project })},
+		{"number", text(func(r *cimeter.Record) string { return r.Number })},
+		{"name", text(func(r *cimeter.Record) string { return r.Name })},
+		{"pipeline", text(func(r *cimeter.Record) string { return r.Pipeline })},
+		{"pipeline_stage", text(func(r *cimeter.Record) string { return r.PipelineStage })},
+		{"ref", text(func(r *cimeter.Record) string { return r.Ref })},
+		{"machine", text(func(r *cimeter.Record) string { return r.Machine })},
+		{"runner", text(func(r *cimeter.Record) string { return r.Runner.Key() })},
+		{"result", text(func(r *cimeter.Record) string { return r.Result })},
+		{"complete", func(r *cimeter.Record) string { return strconv.FormatBool(r.Complete) }},
+		{"queued_at", func(r *cimeter.Record) string { return at(r.QueuedAt) }},
+		{"started_at", func(r *cimeter.Record) string { return at(r.StartedAt) }},
+		{"ended_at", func(r *cimeter.Record) string { return at(r.EndedAt) }},
+		{"wall_seconds", func(r *cimeter.Record) string { return number(r.Usage.WallSeconds) }},
+		{"cpu_seconds", func(r *cimeter.Record) string { return known(r.Usage.CPUSeconds.Total) }},
+		{"cpu_user_seconds", func(r *cimeter.Record) string { return known(r.Usage.CPUSeconds.User) }},
+		{"cpu_system_seconds", func(r *cimeter.Record) string { return known(r.Usage.CPUSeconds.System) }},
+		{"cpu_cores_avg", func(r *cimeter.Record) string {
+			return part(r.Usage.CPUCores, func(s *cimeter.Stat) string { return number(s.Avg) })
+		}},
+		{"cpu_cores_max", func(r *cimeter.Record) string {
+			return part(r.Usage.CPUCores, func(s *cimeter.Stat) string { return number(s.Max) })
+		}},
+		{"cpu_throttled_seconds", func(r *cimeter.Record) string { return known(r.Usage.CPUThrottledSeconds) }},
+		{"memory_peak_bytes", func(r *cimeter.Record) string {
+			return part(r.Usage.MemoryBytes, func(s *cimeter.MemoryStat) string { return known(s.Peak) })
+		}},
+		{"io_read_bytes", func(r *cimeter.Record) string {
+			return part(r.Usage.IOBytes, func(d *cimeter.ReadWrite[uint64]) string { return number(d.Read) })
+		}},
+		{"io_write_bytes", func(r *cimeter.Record) string {
+			return part(r.Usage.IOBytes, func(d *cimeter.ReadWrite[uint64]) string { return number(d.Write) })
+		}},
+		{"network_receive_bytes", func(r *cimeter.Record) string {
+			return part(r.Usage.NetworkBytes, func(d *cimeter.ReceiveTransmit[uint64]) string { return number(d.Receive) })
+		}},
+		{"network_transmit_bytes", func(r *cimeter.Record) string {
+			return part(r.Usage.NetworkBytes, func(d *cimeter.ReceiveTransmit[uint64]) string { return number(d.Transmit) })
+		}},
+		{"oom_kills", func(r *cimeter.Record) string { return known(r.Usage.OOMKills) }},
+	}
+}
+
+func number[T uint64 | float64](v T) string {
+	b, err := json.Marshal(v) // the shortest text that reads back the same
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+func known[T uint64 | float64](o cimeter.Opt[T]) string {
+	if v, ok := o.Get(); ok {
+		return number(v)
+	}
+	return ""
+}
+
+func part[T any](p *T, f func(*T) string) string {
+	if p == nil {
+		return ""
+	}
+	return f(p)
+}
+
+// cell keeps a spreadsheet from taking a name for a formula (threat T6).
+func cell(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}
+
+func (l *csvList) header() error {
+	if l.started {
+		return nil
+	}
+	l.started = true
+	var names []string
+	for _, c := range csvColumns() {
+		names = append(names, c.name)
+	}
+	return l.w.Write(names)
+}
+
+func (l *csvList) write(r *cimeter.Record) error {
+	if err := l.header(); err != nil {
+		return err
+	}
+	var cells []string
+	for _, c := range csvColumns() {
+		cells = append(cells, c.value(r))
+	}
+	return l.w.Write(cells)
+}
+
+func (l *csvList) close() error {
+	if err := l.header(); err != nil {
+		return err
+	}
+	l.w.Flush()
+	return l.w.Error()
+}

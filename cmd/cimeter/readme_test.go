@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,6 +56,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
+
 func shell(t *testing.T, dir, line string) {
 	t.Helper()
 	cmd := exec.Command("bash", "-eu", "-c", line)
@@ -65,7 +68,7 @@ func shell(t *testing.T, dir, line string) {
 }
 
 // agentStarts runs the agent with a port and a folder of the test's, and ends
-// it once it listens. A second --listen or --data wins over the first.
+// it once it answers. A second --listen or --data wins over the first.
 func agentStarts(t *testing.T, dir, line string) {
 	t.Helper()
 	args := append(strings.Fields(line)[1:], "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
@@ -80,18 +83,23 @@ func agentStarts(t *testing.T, dir, line string) {
 	}
 	defer cmd.Process.Kill()
 	var log strings.Builder
-	listening := false
+	answered := false
 	for s := bufio.NewScanner(stderr); s.Scan(); {
 		log.WriteString(s.Text() + "\n")
-		if strings.Contains(s.Text(), "msg=listening") && !listening {
-			listening = true
+		if m := listening.FindStringSubmatch(s.Text()); m != nil && !answered {
+			resp, err := http.Get("http://" + m[1] + "/healthz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			answered = resp.StatusCode == http.StatusOK
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := cmd.Wait(); err != nil || !listening {
-		t.Errorf("listening: %t; end: %v\n%s", listening, err, log.String())
+	if err := cmd.Wait(); err != nil || !answered {
+		t.Errorf("answered: %t; end: %v\n%s", answered, err, log.String())
 	}
 }
 

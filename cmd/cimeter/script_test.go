@@ -22,6 +22,9 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("COLUMNS", "100")
+			e.Setenv("SERVER", fakeAgent(e, fakeRecords(), asIs))
+			e.Setenv("MANY", fakeAgent(e, manyRecords(), asIs))
+			e.Setenv("CLOSED", fakeAgent(e, fakeRecords(), basicAuth))
 			return nil
 		},
 	})

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/httpapi"
+)
+
+// memory is a store of the API in memory, newest first.
+type memory []*cimeter.Record
+
+func (m memory) Get(key string) (*cimeter.Record, error) {
+	if i := slices.IndexFunc(m, func(r *cimeter.Record) bool { return r.Key == key }); i >= 0 {
+		return m[i], nil
+	}
+	return nil, fmt.Errorf("build %s: %w", key, cimeter.ErrNotFound)
+}
+
+func (m memory) List(cursor string, limit int, wanted func(*cimeter.Record) bool) (page []*cimeter.Record, next string, err error) {
+	from := 0
+	if cursor != "" {
+		if from, err = strconv.Atoi(cursor); err != nil {
+			return nil, "", fmt.Errorf("cursor %q: %w", cursor, cimeter.ErrInvalid)
+		}
+	}
+	for i := from; i < len(m); i++ {
+		if len(page) == limit {
+			return page, strconv.Itoa(i), nil
+		}
+		if wanted == nil || wanted(m[i]) {
+			page = append(page, m[i])
+		}
+	}
+	return page, "", nil
+}
+
+// fakeAgent starts the real API over the given records for one script.
+func fakeAgent(e *testscript.Env, m memory, wrap func(http.Handler) http.Handler) string {
+	s := httptest.NewServer(wrap(httpapi.New(httpapi.Options{Store: m})))
+	e.Defer(s.Close)
+	return s.URL
+}
+
+func asIs(h http.Handler) http.Handler { return h }
+
+func basicAuth(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "reader" || password != "hunter2" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func fakeRecords() memory {
+	end := time.Date(2026, 5, 4, 14, 2, 0, 0, time.UTC)
+	stat := func(avg, max float64) *cimeter.Stat { return &cimeter.Stat{Avg: avg, Max: max} }
+	usage := cimeter.Usage{
+		WallSeconds: 253.5,
+		CPUSeconds:  cimeter.CPUSeconds{Total: cimeter.Some(392.2), User: cimeter.Some(370.1), System: cimeter.Some(22.1)},
+		CPUCores:    stat(1.55, 2),
+		MemoryBytes: &cimeter.MemoryStat{Stat: cimeter.Stat{Avg: 1 << 30, Max: 3 << 30}, Peak: cimeter.Some[uint64](3 << 30)},
+		IOBytes:     &cimeter.ReadWrite[uint64]{Read: 1000, Write: 2000},
+	}
+	step := cimeter.Usage{WallSeconds: 214.6, CPUSeconds: cimeter.CPUSeconds{Total: cimeter.Some(343.4)}, CPUCores: stat(1.6, 2)}
+	return memory{
+		{
+			Schema: 1, Build: cimeter.Build{
+				Key: "gitlab/gitlab.example.com/4242", CI: "gitlab", Server: "gitlab.example.com", Project: "group/app", Number: "4242",
+				Name: "build-and-test", Ref: "=HYPERLINK(\"http://evil\")", Machine: "ci-7",
+			},
+			StartedAt: end.Add(-253500 * time.Millisecond), EndedAt: end, Result: "success", Complete: true, Gaps: []cimeter.Gap{}, Usage: usage,
+			Stages: []cimeter.Stage{
+				{Name: "get_sources", Attempt: 1, Boundary: cimeter.BoundaryContainer, Usage: cimeter.Usage{WallSeconds: 4.2}},
+				{Name: "step_script", Attempt: 1, Boundary: cimeter.BoundaryContainer, Usage: step},
+			},
+		},
+		{
+			Schema: 1, Build: cimeter.Build{Key: "drone/drone.example.com/group/app/7", CI: "drone", Project: "group/app", Number: "7", Name: "e2e\x1b[2J", Machine: "ci-8"},
+			StartedAt: end.Add(-time.Hour), EndedAt: end.Add(-time.Hour), Gaps: []cimeter.Gap{{Reason: cimeter.GapBeforeAgent}}, Stages: []cimeter.Stage{},
+		},
+		{
+			Schema: 1, Build: cimeter.Build{Key: "gitlab/other.example.com/4242", CI: "gitlab", Project: "else/where", Number: "4242", Name: "lint", Machine: "ci-7"},
+			StartedAt: end.Add(-3 * time.Hour), EndedAt: end.Add(-2 * time.Hour), Result: "failed", Complete: true, Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{},
+		},
+	}
+}
+
+// manyRecords need several pages.
+func manyRecords() memory {
+	var m memory
+	for i := range 250 {
+		m = append(m, &cimeter.Record{
+			Schema: 1, Build: cimeter.Build{Key: cimeter.BuildKey("run", fmt.Sprint(i)), CI: "run", Number: fmt.Sprint(i)},
+			Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{},
+		})
+	}
+	return m
+}
