@@ -33,6 +33,7 @@ type Tree struct {
 	root   int
 	start  uint64
 	reaper int
+	limit  int // maxTree
 
 	live map[int]*node
 	kept amounts // of the ended, and in no living process's own account
@@ -112,7 +113,7 @@ func (fs *FS) NewTree(root, reaper int) (*Tree, error) {
 		return nil, err
 	}
 	return &Tree{
-		fs: fs, root: root, start: start, reaper: reaper,
+		fs: fs, root: root, start: start, reaper: reaper, limit: maxTree,
 		live:     make(map[int]*node),
 		stats:    make(map[int]Stat),
 		children: make(map[int][]int),
@@ -211,7 +212,7 @@ func (t *Tree) arrange() (untracked int) {
 	enter := func(pid int) {
 		switch {
 		case in[pid]:
-		case len(t.order) == maxTree:
+		case len(t.order) == t.limit:
 			untracked++
 		default:
 			in[pid] = true
