@@ -72,6 +72,9 @@ func Open(o Options) (*Host, error) {
 		}
 		*d.s = abs
 	}
+	if real, err := filepath.EvalSymlinks(o.Root); err == nil {
+		o.Root = real // as mountinfo names it
+	}
 	hs, err := findHierarchies(o.Root, o.Proc)
 	if err != nil {
 		return nil, err
@@ -216,6 +219,23 @@ func (h *Host) Pressure() error {
 	}
 	if _, _, err := parsePressure(b); err != nil {
 		return fmt.Errorf("pressure: parse %s: %w", path, err)
+	}
+	return nil
+}
+
+// WholeTree returns nil when the hierarchies are seen from their roots. From
+// within a container that has a cgroup namespace or mount of its own only its
+// own groups are seen: the error then says so, and wraps
+// cimeter.ErrUnsupported.
+func (h *Host) WholeTree() error {
+	dir := h.WatchDir()
+	// Files that the kernel makes in all groups but the root, and the other way
+	// round (kernel/cgroup/cgroup.c: cgroup_base_files; cgroup-v1.c:
+	// cgroup1_base_files).
+	part := exists(dir+"/cgroup.type") || exists(dir+"/notify_on_release") && !exists(dir+"/release_agent")
+	if part {
+		return fmt.Errorf("cgroups in %s: only a part of the hierarchy is seen: want the host's cgroup namespace and mount (docker run --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup:ro): %w",
+			dir, cimeter.ErrUnsupported)
 	}
 	return nil
 }
