@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 	"unsafe"
@@ -33,17 +34,19 @@ var forwarded = [...]os.Signal{
 // change the exit status.
 func catch() *signals {
 	s := &signals{ch: make(chan os.Signal, 64), stop: make(chan struct{}), done: make(chan struct{})}
+	held := []os.Signal{syscall.SIGPIPE}
 	for _, sig := range forwarded {
 		if !signal.Ignored(sig) {
-			signal.Notify(s.ch, sig)
+			held = append(held, sig)
 		}
 	}
 	if signal.Ignored(syscall.SIGINT) {
 		// A shell without job control starts a background command with both
 		// ignored. Go's runtime hides that from everyone for SIGQUIT.
 		signal.Ignore(syscall.SIGQUIT)
+		held = slices.DeleteFunc(held, func(sig os.Signal) bool { return sig == syscall.SIGQUIT })
 	}
-	signal.Notify(s.ch, syscall.SIGPIPE)
+	signal.Notify(s.ch, held...)
 	return s
 }
 
