@@ -11,14 +11,25 @@ PATH=$PATH:/usr/sbin:/sbin
 need dockerd docker.io
 need iptables iptables
 need ip iproute2
-need busybox busybox-static
+# One that needs no library: it runs in containers made of nothing else.
+if ! command -v busybox >/dev/null 2>&1 || ldd "$(command -v busybox)" >/dev/null 2>&1; then
+	missing+=(busybox-static)
+fi
+need mke2fs e2fsprogs
 need promtool prometheus
 need qemu-system-x86_64 qemu-system-x86
 need cpio cpio
 need debootstrap debootstrap
 need strace strace
 
-[ ${#missing[@]} -eq 0 ] && exit 0
+# The guest's kernel is looked up in apt's lists.
+if [ ${#missing[@]} -eq 0 ]; then
+	lists=(/var/lib/apt/lists/*_Packages*)
+	if command -v apt-get >/dev/null 2>&1 && [ ! -e "${lists[0]}" ] && [ "$(id -u)" = 0 ]; then
+		apt-get update -qq
+	fi
+	exit 0
+fi
 echo "setup: installing ${missing[*]}"
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then
 	echo "setup: want root and apt-get to install: ${missing[*]}" >&2

@@ -22,7 +22,6 @@ type Config struct {
 	Data          string  `yaml:"data" check:"path" doc:"Directory of the records. Made with mode 0700 where it does not exist."`
 	WebConfigFile string  `yaml:"web_config_file" check:"webconfig" doc:"TLS and basic auth of the listener, in the form of the Prometheus exporter toolkit. Must not be readable by everybody when it holds users or names a key."`
 	Machine       string  `yaml:"machine" check:"label" doc:"Name of this machine in labels and records. Default: the host's name."`
-	PublicURL     string  `yaml:"public_url" check:"url" doc:"Where people reach this cimeter, for links in summaries."`
 	Log           Log     `yaml:"log" doc:"What cimeter says on standard error."`
 	Agent         Agent   `yaml:"agent" doc:"Metering of the builds on this machine."`
 	Metrics       Metrics `yaml:"metrics" doc:"Bounds of what is exported."`
@@ -40,7 +39,6 @@ type Agent struct {
 	Interval      time.Duration `yaml:"interval" min:"100ms" max:"5m" doc:"Time between two samples of a running container. Totals do not depend on it; maxima and deviations do."`
 	FullEvery     int           `yaml:"full_every" min:"1" max:"1000" doc:"Every how many rounds the dear readings, such as memory.stat, are taken too."`
 	Grace         time.Duration `yaml:"grace" min:"0s" max:"10m" doc:"How long a build whose containers are gone stays open for more of them."`
-	Quiet         time.Duration `yaml:"quiet" min:"10s" max:"24h" doc:"How long a build whose containers exist but do not run stays open: between two steps a runner may pull an image for minutes."`
 	Docker        Docker        `yaml:"docker" doc:"The Docker Engine that CI runners use."`
 	CgroupRoot    string        `yaml:"cgroup_root" check:"path" doc:"Mount point of the cgroup file systems; /host/sys/fs/cgroup in a container."`
 	ProcRoot      string        `yaml:"proc_root" check:"path" doc:"Mount point of procfs of the host."`
@@ -84,9 +82,7 @@ var setFields = [...]string{
 
 // Metrics bounds what is exported.
 type Metrics struct {
-	SeriesBudget  int `yaml:"series_budget" min:"100" max:"1000000" doc:"Most series that builds may make. What is over it is added up under project=\"#other#\" and counted."`
-	ProjectLength int `yaml:"project_length" min:"16" max:"1024" doc:"Longest project in a label, in bytes. A longer one keeps its end."`
-	LabelLength   int `yaml:"label_length" min:"16" max:"1024" doc:"Longest other label value, in bytes."`
+	SeriesBudget int `yaml:"series_budget" min:"1000" max:"1000000" doc:"Most series that builds may make. What is over it is added up under project=\"#other#\" and counted."`
 }
 
 // Records bounds the directory of records.
@@ -106,7 +102,6 @@ func Default() Config {
 			Interval:    time.Second,
 			FullEvery:   10,
 			Grace:       10 * time.Second,
-			Quiet:       15 * time.Minute,
 			Docker:      Docker{Enabled: true, Host: "unix:///var/run/docker.sock"},
 			CgroupRoot:  "/sys/fs/cgroup",
 			ProcRoot:    "/proc",
@@ -114,7 +109,7 @@ func Default() Config {
 			WakeBlockIO: true,
 			Trace:       true,
 		},
-		Metrics: Metrics{SeriesBudget: 20000, ProjectLength: 200, LabelLength: 128},
+		Metrics: Metrics{SeriesBudget: 20000},
 		Records: Records{MaxBytes: 256 << 20, MaxRecords: 10000},
 	}
 }

@@ -93,7 +93,7 @@ records: {max_bytes: -3}
 `))
 	want := `c.yaml:1: listen: nowhere: want HOST:PORT with a port from 0 to 65535, such as :9808
 c.yaml:2: data: relative/dir: want an absolute path
-c.yaml:3: colour: unknown key: want one of listen, data, web_config_file, machine, public_url, log, agent, metrics, records
+c.yaml:3: colour: unknown key: want one of listen, data, web_config_file, machine, log, agent, metrics, records
 c.yaml:5: agent.intervall: unknown key: did you mean interval?
 c.yaml:6: agent.interval: 0s: want 100ms to 5m
 c.yaml:7: agent.full_every: many: want 1 to 1000
@@ -106,7 +106,7 @@ c.yaml:12: agent.memory_limit: 1MiB: want auto, or 16MiB to 4GiB
 c.yaml:13: agent.variables[0]: A-B: want a name of letters, digits and underscores
 c.yaml:15: log.level: loud: want one of debug, info, warn, error
 c.yaml:16: metrics.series_budget: second time: want each key once
-c.yaml:16: metrics.series_budget: 5: want 100 to 1000000
+c.yaml:16: metrics.series_budget: 5: want 1000 to 1000000
 c.yaml:17: records.max_bytes: -3: want 1MiB to 1TiB`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
