@@ -113,7 +113,7 @@ const (
 	costSkipGet  = 8       // sources are fetched even with GIT_STRATEGY none: the script is not empty
 	costOutcome  = 6       // the script's exit code says another outcome
 	costRepeat   = 6       // a stage that succeeded is not run again
-	costCleanup  = 4       // there is something to clean up after few jobs
+	costCleanup  = 3       // there is something to clean up after few jobs
 	costNoCache  = 1       // no cache is as common as a cache, nearly
 	costHasCache = 2       // a job with a cache restores it, and archives it when it succeeds
 	costUseCache = 8       // a job without one does neither
@@ -219,11 +219,11 @@ func leave(next step, cache bool) int {
 	case stepArchiveOK:
 		return penalty(!cache, costUseCache)
 	case stepArchiveFailed:
-		return 3 + penalty(!cache, costUseCache)
+		return 2 + penalty(!cache, costUseCache)
 	case stepUploadOK:
 		return penalty(cache, costHasCache)
 	case stepCleanup:
-		return costCleanup + penalty(cache, costHasCache)
+		return costCleanup
 	}
 	return 0
 }

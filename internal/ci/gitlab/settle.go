@@ -2,58 +2,59 @@ package gitlab
 
 import "github.com/cimeter/cimeter"
 
-// settle accounts for the job anew and makes final what can be.
-func (s *Stages) settle() {
+// settle accounts for the job anew and makes final what can be. What was known
+// of the segments before from is as it was.
+func (s *Stages) settle(from int) {
+	s.valid = min(s.valid, from)
 	if len(s.segs) == 0 {
 		return
 	}
 	// Of two accounts that cost the same, the one with a cache is taken.
-	last, cost := s.account(true)
-	lastNone, costNone := s.account(false)
-	if costNone+costNoCache >= cost {
-		last, _ = s.account(true)
-	} else {
-		last = lastNone
+	table := 0
+	last, cost := s.account(table)
+	if lastNone, costNone := s.account(1); costNone+costNoCache < cost {
+		table, last = 1, lastNone
 	}
+	s.valid = len(s.segs)
 	for i := len(s.segs) - 1; i >= 0; i-- {
-		g := &s.segs[i]
-		g.step = last
-		last = s.cells[i*int(steps)+int(last)].from
+		s.segs[i].step = last
+		last = s.cells[table][i][last].from
 	}
 	s.name()
 	s.finalize()
 }
 
-// account fills cells with the best account (Viterbi's algorithm) of a job that
-// has a cache or has none, and returns the last step of the best and its cost.
-func (s *Stages) account(cache bool) (last step, cost int) {
+// account fills a table of cells (0 for a job that has a cache, 1 for one that
+// has none) with the best account of the job up to each segment and step
+// (Viterbi's algorithm), and returns the last step of the best of all and its cost.
+func (s *Stages) account(table int) (last step, cost int) {
+	cache := table == 0
 	n := len(s.segs)
-	if need := n * int(steps); cap(s.cells) < need {
-		s.cells = make([]cell, need, 2*need)
-	} else {
-		s.cells = s.cells[:need]
+	for len(s.cells[table]) < n {
+		s.cells[table] = append(s.cells[table], [steps]cell{})
 	}
-	for i := range s.segs {
+	cells := s.cells[table]
+	for i := s.valid; i < n; i++ {
 		g := &s.segs[i]
 		for st := range steps {
-			best := cell{cost: costNever * maxSegments}
+			best := cell{cost: costNever * maxSegments * 2}
 			if i == 0 {
 				best.cost = opens(st, s.missed && !s.gap, cache)
 			} else {
 				for from := range steps {
-					c := s.cells[(i-1)*int(steps)+int(from)].cost + moves(from, st, s.segs[i-1].exit, cache)
+					c := cells[i-1][from].cost + moves(from, st, s.segs[i-1].exit, cache)
 					if c < best.cost {
 						best = cell{cost: c, from: from}
 					}
 				}
 			}
 			best.cost += g.denies(st)
-			s.cells[i*int(steps)+int(st)] = best
+			cells[i][st] = best
 		}
 	}
-	cost = costNever * maxSegments * 2
+	cost = costNever * maxSegments * 4
 	for st := range steps {
-		c := s.cells[(n-1)*int(steps)+int(st)].cost
+		c := cells[n-1][st].cost
 		if s.finished {
 			c += closes(st, s.segs[n-1].exit)
 		}
@@ -128,6 +129,9 @@ func (s *Stages) finalize() {
 	}
 	for i := range s.segs {
 		g := &s.segs[i]
+		if g.stage.Final {
+			continue
+		}
 		later := i < len(s.segs)-1
 		switch {
 		case s.finished:
@@ -139,6 +143,9 @@ func (s *Stages) finalize() {
 			g.stage.Final = later || i == script && !s.missed && !s.gap
 		default:
 			g.stage.Final = later && g.stage.Source != cimeter.BoundaryOrder
+		}
+		if g.stage.Final {
+			s.valid = min(s.valid, i) // it denies every other step from now on
 		}
 	}
 }

@@ -37,7 +37,8 @@ const (
 type Stages struct {
 	segs     []segment
 	index    []int // of the segment that Started returned in segs
-	cells    []cell
+	cells    [2][][steps]cell
+	valid    int  // cells of that many segments hold
 	next     int  // number of the next container, where names hold numbers
 	missed   bool // the job's beginning was not seen
 	gap      bool // some segment between was not seen
@@ -82,7 +83,7 @@ type cell struct {
 // container names hold numbers this is seen without it.
 func (s *Stages) Missed() {
 	s.missed = true
-	s.settle()
+	s.settle(0)
 }
 
 // Started says that a helper or build container began to run, and returns the
@@ -96,7 +97,7 @@ func (s *Stages) Started(role cimeter.Role, containerName string) (seg int) {
 	s.unseen(containerName)
 	s.index = append(s.index, len(s.segs))
 	s.segs = append(s.segs, segment{role: role, container: containerName})
-	s.settle()
+	s.settle(len(s.segs) - 1)
 	return len(s.index) - 1
 }
 
@@ -112,8 +113,8 @@ func (s *Stages) unseen(container string) {
 			return
 		}
 	}
-	for ; s.next < index && len(s.segs) < maxSegments; s.next++ {
-		s.gap = true
+	for ; s.next < index && len(s.segs) < maxSegments-1; s.next++ {
+		s.gap, s.valid = true, 0
 		s.segs = append(s.segs, segment{ended: true})
 	}
 	s.next = index + 1
@@ -150,7 +151,7 @@ func (s *Stages) Command(seg int, stage string) {
 	default:
 		return
 	}
-	s.settle()
+	s.settle(s.index[seg])
 }
 
 // JobList says that the runner's job list named stage. sent and received are
@@ -172,13 +173,13 @@ func (s *Stages) JobList(stage string, sent, received int) {
 				return
 			}
 			r.count++
-			s.settle()
+			s.settle(s.index[received])
 			return
 		}
 	}
 	if len(g.readings) < maxReadings {
 		g.readings = append(g.readings, reading{stage: stage, count: 1})
-		s.settle()
+		s.settle(s.index[received])
 	}
 }
 
@@ -200,7 +201,7 @@ func plausible(stage string) bool {
 func (s *Stages) Ended(seg int, exitCode cimeter.Opt[int]) {
 	if g := s.segment(seg); g != nil && !g.ended {
 		g.ended, g.exit = true, exitCode
-		s.settle()
+		s.settle(s.index[seg] + 1)
 	}
 }
 
@@ -210,7 +211,7 @@ func (s *Stages) Finish() {
 		s.segs[i].ended = true
 	}
 	s.finished = true
-	s.settle()
+	s.settle(len(s.segs))
 }
 
 // Stage returns what is known of a segment's stage.
