@@ -94,7 +94,7 @@ func gapText(r *cimeter.Record) string {
 		return "incomplete: some of it was not seen"
 	}
 	g := r.Gaps[0]
-	s := "incomplete: " + g.Reason
+	s := "incomplete: " + gapWords(g.Reason)
 	if d := g.To.Sub(g.From); !g.From.IsZero() && d > 0 {
 		s += " (" + seconds(d.Seconds()) + ")"
 	}
@@ -102,6 +102,24 @@ func gapText(r *cimeter.Record) string {
 		s += fmt.Sprintf(", and %d more", n)
 	}
 	return s
+}
+
+// gapWords says a gap's reason in words; one that this version does not know
+// stands as it is.
+func gapWords(reason string) string {
+	switch reason {
+	case cimeter.GapBeforeAgent:
+		return "before the agent started"
+	case cimeter.GapAgentRestart:
+		return "the agent restarted"
+	case cimeter.GapMissedEnd:
+		return "its end was not seen"
+	case cimeter.GapLongInterval:
+		return "sampling paused"
+	case cimeter.GapMissedSegment:
+		return "a container was not seen"
+	}
+	return name(reason, 32)
 }
 
 // tries advise by evidence alone: at most one line for memory and one for CPU,
