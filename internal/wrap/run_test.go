@@ -44,11 +44,20 @@ func self(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := filepath.Join(t.TempDir(), "cimeter")
+	to := filepath.Join(open(t, t.TempDir(), 0o755), "cimeter")
 	if err := os.WriteFile(to, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return to
+}
+
+// open lets any user into dir, one of t.TempDir.
+func open(t *testing.T, dir string, mode os.FileMode) string {
+	t.Helper()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, mode)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // prepare returns the program under test with args, in a session of its own
@@ -373,19 +382,15 @@ func asNobody(t *testing.T, cmd *exec.Cmd, file string) {
 	t.Helper()
 	cmd.Path = self(t)
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
-	cmd.Dir = filepath.Dir(file)
-	if err := os.Chmod(cmd.Dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	cmd.Dir = open(t, filepath.Dir(file), 0o777)
 	cmd.Env = append(cmd.Env, "TMPDIR="+cmd.Dir)
 }
 
 func TestRun_ByItsProcesses(t *testing.T) {
 	needRoot(t)
 	exe := self(t)
-	script := burn(exe, "150ms")
 	// One burns in the foreground, one as an orphan that ends before the command.
-	script = "(" + burn(exe, "100ms") + " >&3 &) ; (" + script + "); read orphan <&3; echo $orphan"
+	script := "(" + burn(exe, "100ms") + " >&3 &) ; (" + burn(exe, "150ms") + "); read orphan <&3; echo $orphan"
 	for name, with := range map[string]func(*testing.T, *exec.Cmd, string){
 		"another user": asNobody,
 		"read-only cgroups": func(t *testing.T, cmd *exec.Cmd, _ string) {
@@ -396,7 +401,7 @@ func TestRun_ByItsProcesses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fifo := filepath.Join(t.TempDir(), "fifo")
+			fifo := filepath.Join(open(t, t.TempDir(), 0o777), "fifo")
 			if err := syscall.Mkfifo(fifo, 0o666); err != nil {
 				t.Fatal(err)
 			}
@@ -421,7 +426,8 @@ func TestRun_ByItsProcesses(t *testing.T) {
 			}
 			rep := readReport(t, file)
 			got := rep.Record.Usage.CPUSeconds.Total.Value
-			if want := float64(all) / 1e9; got < want-0.001 || got > want+0.05 {
+			// The orphan may not have been waited for yet; /proc tells ticks of 10 ms.
+			if want := float64(all) / 1e9; got < want-0.025 || got > want+0.05 {
 				t.Errorf("CPU %.4f s, want %.4f of both", got, want)
 			}
 			if len(rep.Missed) != 1 || !strings.Contains(rep.Missed[0], "memory") || strings.Contains(rep.Missed[0], "\n") {
@@ -459,18 +465,19 @@ unset ` + asProgram + `
 			}
 			rep := readReport(t, file)
 			r := &rep.Record
+			// The programs of the inner runs are part of the rest.
 			least := map[string]float64{"compile": 0.2, "test/unit": 0.06, "test": 0.05, "fail": 0, "rest": 0.04}
 			var names []string
 			var sum float64
 			for _, s := range r.Stages {
 				names = append(names, s.Name)
 				v, ok := s.Usage.CPUSeconds.Total.Get()
-				if w, known := least[s.Name]; !known || !ok || v < w-0.001 || v > w+0.06 {
+				if w, known := least[s.Name]; !known || !ok || v < w-0.001 || v > w+0.06 && s.Name != "rest" && s.Name != "test" {
 					t.Errorf("stage %s: CPU %v, want %v and a little", s.Name, v, w)
 				}
 				sum += v
 			}
-			if got := strings.Join(names, " "); got != "compile test/unit test fail rest" {
+			if got := strings.Join(names, " "); got != "compile test test/unit fail rest" {
 				t.Errorf("stages %s", got)
 			}
 			if total := r.Usage.CPUSeconds.Total.Value; sum < total-0.011 || sum > total+0.011 {
