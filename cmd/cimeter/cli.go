@@ -126,13 +126,32 @@ const drainTime = 10 * time.Second
 // untilSignal returns a context that SIGTERM or SIGINT ends. After that the
 // role has drainTime to stop; a second signal ends the process at once. Call
 // stop when the role is gone.
-func untilSignal() (ctx context.Context, stop func()) {
-	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	forget := context.AfterFunc(ctx, func() {
-		release() // the next signal has its default effect
-		time.AfterFunc(drainTime, func() { os.Exit(exitFailure) })
-	})
-	return ctx, func() { forget(); release() }
+func untilSignal() (ctx context.Context, stop func()) { return drainUntilSignal(drainTime) }
+
+func drainUntilSignal(drain time.Duration) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	stopped := make(chan struct{})
+	go func() {
+		select {
+		case <-stopped:
+			return
+		case <-signals:
+		}
+		signal.Stop(signals) // before anybody learns of the first: the next has its default effect
+		cancel()
+		select {
+		case <-stopped:
+		case <-time.After(drain):
+			os.Exit(exitFailure)
+		}
+	}()
+	return ctx, func() {
+		close(stopped)
+		signal.Stop(signals)
+		cancel()
+	}
 }
 
 // run is the program. It returns the exit code.

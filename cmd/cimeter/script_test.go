@@ -11,7 +11,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"cimeter": main})
+	testscript.Main(m, map[string]func(){"cimeter": main, "stuck": stuck})
 }
 
 // Each file of testdata/script is one user's story, told to the real main.
