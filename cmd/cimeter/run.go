@@ -12,8 +12,8 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/cgroup"
-	"github.com/cimeter/cimeter/internal/wrap"
 	"github.com/cimeter/cimeter/internal/summary"
+	"github.com/cimeter/cimeter/internal/wrap"
 )
 
 // runCmd meters one command without an agent.
