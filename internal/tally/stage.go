@@ -7,8 +7,7 @@ import (
 	"github.com/cimeter/cimeter/internal/catalog"
 )
 
-// Stage holds what one label set has spent. Add is for one writer at a time of
-// each counter, or several: it is atomic.
+// Stage holds what one label set has spent.
 type Stage struct {
 	labels   Labels
 	bounds   *stageBounds

@@ -35,7 +35,14 @@ func TestEncoder_golden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s: want this instead:\n%s", file, got)
+			g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+			for i := range min(len(g), len(w)) {
+				if g[i] != w[i] {
+					t.Errorf("%s:%d: got\n%s\nwant\n%s", file, i+1, g[i], w[i])
+					break
+				}
+			}
+			t.Errorf("%s: got %d lines, want %d; -update writes it anew", file, len(g), len(w))
 		}
 		if again := encode(t, e, format); !bytes.Equal(again, got) {
 			t.Errorf("%s: a second scrape differs", file)

@@ -3,7 +3,12 @@ package prometheus
 import (
 	"net/http"
 	"strconv"
+	"time"
 )
+
+// writeTimeout is how long one answer may take: Prometheus gives up after 10 s
+// unless told otherwise, and nobody scrapes less often than each minute or two.
+const writeTimeout = time.Minute
 
 // ServeHTTP answers GET and HEAD with all metrics in the format that the
 // request's Accept headers prefer. Over four at once it answers 503: a scraper
@@ -28,6 +33,9 @@ func (e *Encoder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
+	// A reader that does not read must not hold one of the few places for ever.
+	// Where the server has no deadlines (a test's recorder) there is nothing to hold.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	// An error is the connection's, and nobody is left to tell.
 	_ = e.Encode(response{w}, format)
 }
