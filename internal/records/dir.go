@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/cimeter/cimeter"
 )
@@ -67,144 +66,6 @@ type Dir struct {
 	entries []entry    // oldest first
 	bytes   int64
 	stats   Stats
-}
-
-// Open makes the directory (mode 0700) where it is missing, removes leftovers
-// of unfinished writes, and reads the names of the records in it, not their
-// contents. An error names the path and what to do; it wraps
-// [cimeter.ErrConflict] when another process has the directory open.
-func Open(o Options) (*Dir, error) {
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
-	if o.MaxRecords == 0 {
-		o.MaxRecords = DefaultMaxRecords
-	}
-	if o.Dir == "" || o.MaxBytes < 0 || o.MaxRecords < 0 {
-		return nil, fmt.Errorf("open records directory %q: %d bytes, %d records: want a path and positive bounds: %w",
-			o.Dir, o.MaxBytes, o.MaxRecords, cimeter.ErrInvalid)
-	}
-	d := &Dir{o: o}
-	if err := d.open(); err != nil {
-		if d.handle != nil {
-			d.handle.Close()
-		}
-		return nil, fmt.Errorf("open records directory %s: %w (%s)", o.Dir, err, advice(err))
-	}
-	return d, nil
-}
-
-// advice says what the operator can do about an error of Open.
-func advice(err error) string {
-	switch {
-	case errors.Is(err, cimeter.ErrConflict):
-		return "stop the other cimeter, or give this one another data directory"
-	case errors.Is(err, syscall.EROFS):
-		return "mount it writable, or choose another data directory"
-	case errors.Is(err, fs.ErrPermission):
-		return "make it writable for the user that cimeter runs as, or choose another data directory"
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "free space or inodes on it, or choose another data directory"
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
-		return "move the file that is in the way, or choose another data directory"
-	}
-	return "check the file system, or choose another data directory"
-}
-
-func (d *Dir) open() error {
-	checkpoints := filepath.Join(d.o.Dir, checkpointFolder)
-	for _, dir := range []string{d.o.Dir, checkpoints} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		// A directory that was there before may be open to others (T30).
-		if fi, err := os.Stat(dir); err != nil {
-			return err
-		} else if fi.Mode().Perm()&0o077 != 0 {
-			if err := os.Chmod(dir, 0o700); err != nil {
-				return err
-			}
-		}
-	}
-	handle, err := os.Open(d.o.Dir)
-	if err != nil {
-		return err
-	}
-	d.handle = handle
-	if err := syscall.Flock(int(handle.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return fmt.Errorf("in use by another process: %w", cimeter.ErrConflict)
-		}
-		return fmt.Errorf("lock: %w", err)
-	}
-	for _, dir := range []string{d.o.Dir, checkpoints} {
-		if err := d.removeLeftovers(dir); err != nil {
-			return err
-		}
-	}
-	if err := d.probe(); err != nil {
-		return err
-	}
-	if err := d.load(); err != nil {
-		return err
-	}
-	// A killed process may have renamed a record without syncing the directory.
-	if err := handle.Sync(); err != nil {
-		return fmt.Errorf("sync: %w", err)
-	}
-	d.evict()
-	return nil
-}
-
-// probe finds out at once, not at the first record, that nothing can be written.
-func (d *Dir) probe() error {
-	f, err := os.CreateTemp(d.o.Dir, tempPattern)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
-}
-
-func (d *Dir) removeLeftovers(dir string) error {
-	names, err := filepath.Glob(filepath.Join(escapeGlob(dir), tempPattern))
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if err := os.Remove(name); err != nil {
-			return err
-		}
-		d.stats.Leftovers++
-	}
-	return nil
-}
-
-func escapeGlob(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
-}
-
-func (d *Dir) load() error {
-	list, err := os.ReadDir(d.o.Dir)
-	if err != nil {
-		return err
-	}
-	seen := make(map[[hashBytes]byte]bool, len(list))
-	for _, file := range list {
-		e, ok := parseName(file.Name())
-		if !ok {
-			continue
-		}
-		if seen[e.hash] { // only a copy made by hand does this; never two of one key
-			d.setAside(e)
-			continue
-		}
-		seen[e.hash] = true
-		d.entries = append(d.entries, e)
-		d.bytes += e.size
-	}
-	slices.SortFunc(d.entries, compare)
-	d.trimCorrupt()
-	return nil
 }
 
 // Close releases the directory for another process.
@@ -284,7 +145,7 @@ func (d *Dir) writeFile(dir, name string, content []byte) (renamed bool, err err
 	if err := d.fault(StepCreate); err != nil {
 		return false, err
 	}
-	f, err := os.CreateTemp(dir, tempPattern) // mode 0600
+	f, err := os.CreateTemp(dir, tempPrefix+"*") // mode 0600
 	if err != nil {
 		return false, err
 	}
@@ -410,13 +271,21 @@ func (d *Dir) setAside(e entry) {
 	d.trimCorrupt()
 }
 
-// trimCorrupt bounds the files set aside; names sort by the end of the build.
+// trimCorrupt bounds the files set aside to the latest ones.
 func (d *Dir) trimCorrupt() {
-	names, _ := filepath.Glob(filepath.Join(escapeGlob(d.o.Dir), "*"+corruptSuffix))
-	slices.Sort(names)
-	for len(names) > maxCorrupt {
-		os.Remove(names[0])
-		names = names[1:]
+	var names []string
+	err := scan(d.o.Dir, func(name string) error {
+		if strings.HasSuffix(name, corruptSuffix) {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil || len(names) <= maxCorrupt {
+		return
+	}
+	slices.Sort(names) // by the end of the build
+	for _, name := range names[:len(names)-maxCorrupt] {
+		os.Remove(filepath.Join(d.o.Dir, name))
 	}
 }
 

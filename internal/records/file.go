@@ -26,7 +26,7 @@ import (
 const (
 	recordSuffix  = ".record"
 	corruptSuffix = ".corrupt"
-	tempPattern   = ".unfinished-*"
+	tempPrefix    = ".unfinished-"
 	crcPrefix     = "\ncrc32c "
 	trailerBytes  = len(crcPrefix) + 8 + 1
 	hashBytes     = 16
@@ -43,9 +43,23 @@ type entry struct {
 	size  int64 // bytes of the file
 }
 
-func (e entry) cursor() string { return fmt.Sprintf("%0*d-%x", endedDigits, e.ended, e.hash) }
+func (e entry) cursor() string { return string(e.appendCursor(nil)) }
 
-func (e entry) name() string { return fmt.Sprintf("%s-%d%s", e.cursor(), e.size, recordSuffix) }
+func (e entry) name() string { return string(e.appendName(nil)) }
+
+func (e entry) appendCursor(b []byte) []byte {
+	var digits [endedDigits]byte
+	for i, n := len(digits)-1, e.ended; i >= 0; i, n = i-1, n/10 {
+		digits[i] = byte('0' + n%10)
+	}
+	b = append(append(b, digits[:]...), '-')
+	return hex.AppendEncode(b, e.hash[:])
+}
+
+func (e entry) appendName(b []byte) []byte {
+	b = append(e.appendCursor(b), '-')
+	return append(strconv.AppendInt(b, e.size, 10), recordSuffix...)
+}
 
 func parseName(name string) (entry, bool) {
 	stem, ok := strings.CutSuffix(name, recordSuffix)
@@ -65,7 +79,11 @@ func parseName(name string) (entry, bool) {
 		return entry{}, false
 	}
 	e.size = size
-	return e, e.name() == name // one name for one entry
+	var canonical [96]byte
+	if string(e.appendName(canonical[:0])) != name { // one name for one entry
+		return entry{}, false
+	}
+	return e, true
 }
 
 func parseCursor(s string) (entry, bool) {
