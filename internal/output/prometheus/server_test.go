@@ -86,7 +86,6 @@ func TestPrometheus(t *testing.T) {
 		s.Add(cimeter.CPUUser, uint64(i)*1_234_567_890_123+1)
 	}
 	e := prometheus.New(table)
-	scraped := map[string]chan struct{}{"/openmetrics": make(chan struct{}, 2), "/text": make(chan struct{}, 2)}
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/text" {
 			r.Header.Set("Accept", "text/plain")
@@ -94,22 +93,11 @@ func TestPrometheus(t *testing.T) {
 			t.Errorf("Prometheus asks for %q: want OpenMetrics from it", r.Header.Get("Accept"))
 		}
 		e.ServeHTTP(w, r)
-		select {
-		case scraped[r.URL.Path] <- struct{}{}:
-		default: // both are known already
-		}
 	}))
 	t.Cleanup(target.Close)
 	address := startPrometheus(t, path, target.Listener.Addr().String())
-	for range 2 { // a target's second scrape begins after its first is stored
-		for path := range scraped {
-			select {
-			case <-scraped[path]:
-			case <-time.After(time.Minute):
-				t.Fatalf("%s: not scraped within a minute", path)
-			}
-		}
-	}
+	// A target's series are stored in one step with its up.
+	eventually(t, "both formats scraped", func() bool { return len(query(t, address, "up == 1")) == 2 })
 	want := map[string]float64{}
 	for name, f := range parse(t, encode(t, e, prometheus.Text)) {
 		for _, m := range f.Metric {
@@ -117,7 +105,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	for _, job := range []string{"text", "openmetrics"} {
-		got := query(t, address, `{__name__=~"cimeter_.+",job="`+job+`"}`)
+		got := query(t, address, `last_over_time({__name__=~"cimeter_.+",job="`+job+`"}[10m])`)
 		for series, v := range want {
 			if g, ok := got[series]; !ok || g != v {
 				t.Errorf("%s: %s is %g (%t): want %g", job, series, g, ok, v)
@@ -135,7 +123,7 @@ func TestPrometheus(t *testing.T) {
 func startPrometheus(t *testing.T, path, target string) string {
 	t.Helper()
 	dir := t.TempDir()
-	config := "global: {scrape_interval: 250ms, scrape_timeout: 250ms}\nscrape_configs:\n"
+	config := "global: {scrape_interval: 1s}\nscrape_configs:\n"
 	for _, job := range []string{"text", "openmetrics"} {
 		config += fmt.Sprintf("  - {job_name: %s, metrics_path: /%[1]s, static_configs: [{targets: ['%s']}]}\n", job, target)
 	}
@@ -163,17 +151,25 @@ func startPrometheus(t *testing.T, path, target string) string {
 			t.Logf("prometheus said:\n%s", &log)
 		}
 	})
+	eventually(t, "prometheus ready on "+address, func() bool {
+		res, err := http.Get("http://" + address + "/-/ready")
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+	return address
+}
+
+// eventually waits until another process has come so far.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
-		if res, err := http.Get("http://" + address + "/-/ready"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return address
-			}
-		}
+	for deadline := time.Now().Add(time.Minute); !done(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("prometheus on %s: not ready within a minute", address)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -201,9 +197,11 @@ func query(t *testing.T, address, expr string) map[string]float64 {
 	values := map[string]float64{}
 	for _, r := range answer.Data.Result {
 		name := r.Metric["__name__"]
-		for _, l := range []string{"__name__", "job", "instance"} {
-			delete(r.Metric, l)
+		if name != "up" {
+			delete(r.Metric, "job")
 		}
+		delete(r.Metric, "__name__")
+		delete(r.Metric, "instance")
 		v, err := strconv.ParseFloat(r.Value[1].(string), 64)
 		if err != nil {
 			t.Fatal(err)
