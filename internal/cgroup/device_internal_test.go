@@ -111,6 +111,18 @@ func TestDevices_Stacks(t *testing.T) {
 	}
 }
 
+// Two stacks that a third device joins are one.
+func TestDevices_Joined(t *testing.T) {
+	d := devices{sys: sysfs(t, "8:1 a", "8:2 b", "8:3 c", "8:4 d", "9:0 md0 8:1 8:2", "9:1 md1 8:3 8:4", "9:2 md2 8:2 8:4")}
+	ios := []deviceIO{
+		{dev(9, 0), transfer{}}, {dev(9, 1), transfer{writeBytes: 100}}, {dev(9, 2), transfer{}},
+		{dev(8, 3), transfer{writeBytes: 60}}, {dev(8, 4), transfer{writeBytes: 40}},
+	}
+	if got := d.total(ios); got.writeBytes != 100 {
+		t.Errorf("%d bytes, want 100", got.writeBytes)
+	}
+}
+
 func TestDevices_Bound(t *testing.T) {
 	d := devices{sys: t.TempDir()}
 	var ios []deviceIO

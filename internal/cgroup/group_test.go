@@ -237,21 +237,55 @@ func TestGroup_HybridElsewhere(t *testing.T) {
 	}
 }
 
-// A folder that is made again under the same name is another cgroup.
+// A folder that is made again under the same name is another cgroup: nothing of
+// it gets into the readings of the first.
 func TestGroup_MadeAgain(t *testing.T) {
-	f := unpack(t, "v2-cgroupfs-docker")
-	h := f.open()
-	g := group(t, h, "/docker/"+id)
-	dir := f.dir + "/cgroup/docker/" + id
-	if err := os.Rename(dir, f.dir+"/old"); err != nil {
-		t.Fatal(err)
-	}
-	f.write("cgroup/docker/"+id+"/cpu.stat", "usage_usec 1\n")
-	if g2 := group(t, h, "/docker/"+id); g2.Inode() == g.Inode() {
-		t.Error("both have the same inode")
-	}
-	if _, err := g.Populated(); !errors.Is(err, cimeter.ErrGone) {
-		t.Errorf("Populated of the old one: %v", err)
+	for _, descriptors := range []int{0, 1} {
+		f := unpack(t, "v2-cgroupfs-docker")
+		f.remove("cgroup/docker/" + id + "/memory.peak")
+		o := f.options()
+		o.MaxDescriptors = descriptors
+		h, err := cgroup.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.Close)
+		g, reader := group(t, h, "/docker/"+id), group(t, h, "/docker/"+id)
+		var s, before cimeter.Sample
+		if err := reader.Read(&s, cgroup.Fast); err != nil {
+			t.Fatal(err)
+		}
+		before = s
+		if err := os.Rename(f.dir+"/cgroup/docker/"+id, f.dir+"/old"); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{"cpu.stat", "memory.current", "memory.peak", "io.stat"} {
+			content := "1\n"
+			switch file {
+			case "cpu.stat":
+				content = "usage_usec 1\n"
+			case "io.stat":
+				content = "8:0 wbytes=1\n"
+			}
+			f.write("cgroup/docker/"+id+"/"+file, content)
+		}
+		if again := group(t, h, "/docker/"+id); again.Inode() == g.Inode() {
+			t.Error("both have the same inode")
+		}
+		if _, err := g.Populated(); !errors.Is(err, cimeter.ErrGone) {
+			t.Errorf("Populated of the old one: %v", err)
+		}
+		files := g.Files()
+		g.Retry()
+		if g.Files() != files {
+			t.Errorf("Retry opened %d files of the new one", g.Files()-files)
+		}
+		if err := g.Read(&s, cgroup.Full); !errors.Is(err, cimeter.ErrGone) {
+			t.Errorf("Read after Retry: %v", err)
+		}
+		if err := reader.Read(&s, cgroup.Fast); descriptors == 1 && !errors.Is(err, cimeter.ErrGone) || s != before {
+			t.Errorf("%d descriptors: Read: %v\n%swant\n%s", descriptors, err, dump(&s), dump(&before))
+		}
 	}
 }
 

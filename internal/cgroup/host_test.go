@@ -30,6 +30,7 @@ func TestOpen_Mountinfo(t *testing.T) {
 		`31 23 0:28 / ROOT rw,relatime - tmpfs tmpfs rw,mode=755
 33 31 0:30 / ROOT/cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpuacct,cpu
 35 31 0:32 / ROOT/memory rw,relatime - cgroup cgroup rw,memory
+38 31 0:35 / ROOT/pids rw,relatime - cgroup cgroup rw,blkio
 39 31 0:36 / ROOT/pids rw,relatime - cgroup cgroup rw,pids
 40 31 0:37 / ROOT/systemd rw,relatime - cgroup cgroup rw,name=systemd
 41 31 0:38 / /elsewhere/unified rw,relatime - cgroup2 cgroup2 rw
@@ -49,6 +50,34 @@ func TestOpen_Mountinfo(t *testing.T) {
 		if _, err := cgroup.Open(f.options()); !errors.Is(err, cimeter.ErrInvalid) {
 			t.Errorf("Open with mountinfo %q: %v", c, err)
 		}
+	}
+}
+
+// One disk is counted and one is not: the error names the latter, what is
+// counted is told.
+func TestHost_BlockIO_OneDisk(t *testing.T) {
+	f := unpack(t, "v1-cgroupfs-docker")
+	f.write("proc/diskstats", `8 0 sda 1 0 8 0 1 0 8 0 0 0 0
+8 1 sda1 1 0 8 0 1 0 8 0 0 0 0
+8 16 sdb 1 0 8 0 1 0 8 0 0 0 0
+8 32 sdc 0 0 0 0 0 0 0 0 0 0 0
+253 0 dm-0 1 0 8 0 1 0 8 0 0 0 0
+7 0 loop0 1 0 8 0 1 0 8 0 0 0 0
+`)
+	f.write("sys/dev/block/8:1/partition", "1\n")
+	h := f.open()
+	if err := h.BlockIO(); !errors.Is(err, cimeter.ErrUnsupported) || !strings.Contains(err.Error(), "cgroups on sdb:") {
+		t.Errorf("BlockIO: %v, want one that names sdb alone", err)
+	}
+	var s cimeter.Sample
+	if err := group(t, h, "/docker/"+id).Read(&s, cgroup.Fast); err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := s.Counter(cimeter.IOWriteBytes); v != 314773504 || !ok {
+		t.Errorf("%d bytes written, %v", v, ok)
+	}
+	if err := h.WakeBlockIO(); err == nil || strings.Contains(err.Error(), "remove") {
+		t.Errorf("WakeBlockIO on plain files: %v, want an error and the scratch folder removed", err)
 	}
 }
 

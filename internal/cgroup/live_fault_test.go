@@ -105,11 +105,21 @@ func childStarve(t *testing.T) {
 		}
 		groups = append(groups, g)
 	}
+	var taken []int
 	for { // whatever the limit of the Host was: nothing is left
-		if _, err := syscall.Open("/", syscall.O_RDONLY, 0); err != nil {
+		fd, err := syscall.Open("/", syscall.O_RDONLY, 0)
+		if err != nil {
 			break
 		}
+		taken = append(taken, fd)
 	}
+	files := func() (n int) {
+		for _, g := range groups {
+			n += g.Files()
+		}
+		return n
+	}
+	kept := files()
 	for range 3 {
 		for _, g := range groups {
 			var s cimeter.Sample
@@ -133,6 +143,19 @@ func childStarve(t *testing.T) {
 	}
 	if h.Degraded() == 0 || h.Errors() != 0 {
 		t.Errorf("degraded %d, errors %d: %v", h.Degraded(), h.Errors(), h.LastError())
+	}
+	// What the rest of the program gives up is left to it.
+	for _, fd := range taken {
+		_ = syscall.Close(fd)
+	}
+	for _, g := range groups {
+		var s cimeter.Sample
+		if err := g.Read(&s, cgroup.Full); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := files(); n != kept || kept == 0 {
+		t.Errorf("%d descriptors kept, %d before", n, kept)
 	}
 	for _, g := range groups {
 		g.Close()

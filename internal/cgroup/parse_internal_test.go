@@ -198,6 +198,10 @@ func TestParseLimit(t *testing.T) {
 			t.Errorf("%q is a limit of %d, want none", in, v)
 		}
 	}
+	// The machine's memory is not known.
+	if v, ok := parseLimit([]byte("9223372036854771712\n"), math.MaxUint64); ok {
+		t.Errorf("2^63 less a page is a limit of %d, want none", v)
+	}
 	for _, in := range []string{"4294967296\n", "4294967296"} {
 		if v, ok := parseLimit([]byte(in), machine); v != 4<<30 || !ok {
 			t.Errorf("%q: %d, %v, want 4 GiB", in, v, ok)
