@@ -70,3 +70,19 @@ Examples:
 
   cimeter version
   cimeter version --json`
+
+// Help is the end of --help.
+func (c *runCmd) Help() string { return runHelp }
+
+const runHelp = `
+The command runs as it would without cimeter: its standard input, terminal, signals and exit code are passed through, and it never fails because something could not be metered. It gets a cgroup of its own where that is allowed, else its process tree is followed. The summary goes to standard error.
+
+A cimeter run inside another one is a stage of its build.
+
+Examples:
+
+  cimeter run -- make -j8
+  cimeter run --project group/app --json build.json -- ./ci.sh
+  cimeter run -- sh -ec 'cimeter run --stage build -- make; cimeter run --stage test -- make test'
+
+Exit codes: those of the command; 128 and the number of the signal that ended it; 127 when there is no such command, 126 when it cannot be run; 2 for a wrong command line.`

@@ -236,6 +236,24 @@ func TestPurePackagesTouchNothingOutside(t *testing.T) {
 	})
 }
 
+// The environment is an argument from the wiring on, so that a test has its own.
+func TestOnlyTheWiringReadsTheEnvironment(t *testing.T) {
+	parsed(t, func(p listed, path string, fset *token.FileSet, f *ast.File) {
+		if l := layers[p.rel()].layer; l == wiring || l == forTests {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				x, ok := s.X.(*ast.Ident)
+				if ok && x.Name == "os" && slices.Contains([]string{"Getenv", "LookupEnv", "Environ"}, s.Sel.Name) {
+					t.Errorf("%s: os.%s outside cmd/cimeter", fset.Position(s.Pos()), s.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+}
+
 func TestNothingRegistersItself(t *testing.T) {
 	parsed(t, func(p listed, path string, fset *token.FileSet, f *ast.File) {
 		for _, d := range f.Decls {

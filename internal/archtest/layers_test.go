@@ -100,5 +100,4 @@ const (
 // longFiles are the files of more lines, with the reason.
 var longFiles = map[string]string{
 	"internal/netns/netns.go": "one state machine of netns handles; split, its locking rules would be in two places",
-	"internal/wrap/nest.go":   "both ends of the hand-over between runs, which must agree",
 }
