@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
@@ -88,7 +87,7 @@ func (c *agentCmd) Run(e *env) error {
 		meter.Run,
 		func(ctx context.Context) error {
 			api := httpapi.New(httpapi.Options{
-				Store: store{dir}, Metrics: prometheus.New(counts), Ready: func() []string { return reasons(meter.Ready()) },
+				Store: dir, Metrics: prometheus.New(counts), Ready: func() []string { return reasons(meter.Ready()) },
 				Version: apiVersion(), Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
 			})
 			return serve(ctx, api, listener, conf.WebConfigFile, log)
@@ -146,13 +145,6 @@ func reasons(err error) []string {
 		return nil
 	}
 	return strings.Split(err.Error(), "\n")
-}
-
-// store gives the API the records in the form that it asks for.
-type store struct{ *records.Dir }
-
-func (s store) List(cursor string, limit int, wanted func(*cimeter.Record) bool) ([]*cimeter.Record, string, error) {
-	return s.Dir.List(cursor, limit, wanted)
 }
 
 // jobClient asks the runners on this machine: few, near, and one at a time.

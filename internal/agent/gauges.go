@@ -12,8 +12,6 @@ import (
 	"github.com/cimeter/cimeter/internal/tally"
 )
 
-const containerInfo = catalog.ContainerInfo
-
 // gauges are what the agent says of itself and of its machine.
 type gauges struct {
 	tally *tally.Table
@@ -179,6 +177,5 @@ func (g *gauges) capture(m *meter) {
 // info exports the series that joins a container's other metrics to its build.
 func (m *meter) info(k *known) {
 	b := k.identity.Build
-	stage := k.identity.Stage
-	m.opts.Tally.SetInfo(containerInfo, k.id, b.CI, b.Project, m.opts.Machine, b.Runner.Key(), stage, k.id, b.Key)
+	m.opts.Tally.SetInfo(catalog.ContainerInfo, k.id, b.CI, b.Project, m.opts.Machine, b.Runner.Key(), k.id, b.Key)
 }

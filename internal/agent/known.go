@@ -7,6 +7,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/attrib"
+	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/docker"
 )
 
@@ -78,7 +79,7 @@ func (k *known) ended(m *meter, l *live, now time.Time) {
 		k.expires = now.Add(rememberFor)
 	}
 	if m.opts.ContainerInfo {
-		m.opts.Tally.RemoveInfo(containerInfo, k.id)
+		m.opts.Tally.RemoveInfo(catalog.ContainerInfo, k.id)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/tally"
 )
 
@@ -33,10 +34,10 @@ type writer struct {
 func newWriter(r Records, t *tally.Table, log *slog.Logger) *writer {
 	return &writer{
 		records: r, log: log,
-		written:     t.Value("cimeter_agent_records_total"),
-		failures:    t.Value("cimeter_agent_record_write_failures_total"),
-		dropped:     t.Value("cimeter_agent_dropped_total", "disk"),
-		pending:     t.Value("cimeter_agent_records_pending"),
+		written:     t.Value(catalog.AgentRecords),
+		failures:    t.Value(catalog.AgentRecordWriteFailures),
+		dropped:     t.Value(catalog.AgentDropped, "disk"),
+		pending:     t.Value(catalog.AgentRecordsPending),
 		checkpoints: make(map[string][]byte),
 		wake:        make(chan struct{}, 1),
 	}
