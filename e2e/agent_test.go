@@ -55,6 +55,9 @@ func startAgent(t *testing.T, m *machine, config string) *agent {
 	}
 	a.start()
 	t.Cleanup(func() {
+		if t.Failed() && a.cmd != nil {
+			a.tell()
+		}
 		if a.cmd != nil {
 			a.terminate()
 		}
@@ -64,6 +67,28 @@ func startAgent(t *testing.T, m *machine, config string) *agent {
 	})
 	return a
 }
+
+// tell logs every record without its trace.
+func (a *agent) tell() {
+	keys, err := a.keys()
+	if err != nil {
+		a.t.Logf("listing records: %v", err)
+	}
+	for _, key := range keys {
+		r, err := a.record(key)
+		if err != nil {
+			a.t.Logf("record %s: %v", key, err)
+			continue
+		}
+		a.t.Logf("%s: complete=%v gaps=%+v CPU=%v", key, r.Complete, r.Gaps, r.Usage.CPUSeconds.Total)
+		for _, s := range r.Stages {
+			a.t.Logf("    %s %d by %s from %s to %s: CPU %v, exit %v", s.Name, s.Attempt, s.Boundary,
+				s.StartedAt.Format(clock), s.EndedAt.Format(clock), s.Usage.CPUSeconds.Total, s.ExitCode)
+		}
+	}
+}
+
+const clock = "15:04:05.000"
 
 // start starts the process and waits until it is ready.
 func (a *agent) start() {

@@ -333,6 +333,7 @@ func oom(t *testing.T, m *machine) {
 	j := smallJob(4310)
 	j.Memory = limit
 	j.Stages[1] = gitlabStage{Name: "step_script", Steps: []string{"cpu=0.1", "oom"}, Code: 137}
+	j.Stages[2].Name = "archive_cache_on_failure"
 	if err := j.playNew(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}

@@ -229,7 +229,7 @@ func (j *gitlabJob) measure(stage string, m *machine, f func() error) error {
 func (j *gitlabJob) prepare(ctx context.Context, m *machine, all *[]string) error {
 	for i, mount := range []string{"/cache", "/builds"} {
 		s := j.spec(m, "", "cache-init")
-		s.Name = fmt.Sprintf("%s-cache-3c3f060a0374fc8bc39395164f415a7%d-set-permission-%s", j.unique(), i, j.Random[:15]+fmt.Sprint(i))
+		s.Name = fmt.Sprintf("%s-cache-3c3f060a0374fc8bc39395164f415a7%d-set-permission-%s", j.unique(), i, fmt.Sprint(i)+j.Random[1:])
 		s.Cmd = []string{"gitlab-runner-helper", "cache-init", mount, "--", "cpu=0.01"}
 		s.Env = m.env(j.truthName(fmt.Sprintf("cache-init-%d", i)))
 		if exit, err := m.Run(ctx, s); err != nil || exit.Code != 0 {

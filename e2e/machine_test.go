@@ -58,6 +58,11 @@ func newMachine(t *testing.T, args ...string) *machine {
 	if err := os.Mkdir(m.disk, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"cache", "out", "archive", "compile"} {
+		if err := prefill(filepath.Join(m.disk, name), 8<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
 	l, err := d.Listen("tcp4", d.Gateway()+":0")
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +72,20 @@ func newMachine(t *testing.T, args ...string) *machine {
 	go serveSink(l)
 	wakeBlockIO(t, m.disk)
 	return m
+}
+
+// prefill writes a file to the disk. Written over, it needs no new block: the
+// file system then reads nothing on the writer's account.
+func prefill(path string, size int) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, size)); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // binds are the folders that every container of the machine gets.
