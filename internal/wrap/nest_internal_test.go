@@ -83,6 +83,30 @@ func TestChooseParent(t *testing.T) {
 			},
 			own: "/cimeter-run-1-2-3/main", want: "/cimeter-run-1-2-3", with: all,
 		},
+		"nothing of its own, a parent that can": {
+			make: func(f map[string]string) {
+				cg(f, ".", "io memory pids", "io memory pids", "")
+				cg(f, "u", "io memory pids", "", "")
+				cg(f, "u/a", "", "", "1 "+self)
+			},
+			own: "/u/a", want: "/u", with: all,
+		},
+		"memory further up wins over pids here": {
+			make: func(f map[string]string) {
+				cg(f, ".", "io memory pids", "io memory pids", "")
+				cg(f, "u", "pids", "pids", "")
+				cg(f, "u/a", "pids", "", "1 "+self)
+			},
+			own: "/u/a", want: "/", with: all,
+		},
+		"not out of a run around that has no controllers": {
+			make: func(f map[string]string) {
+				cg(f, ".", "io memory pids", "io memory pids", "")
+				cg(f, "cimeter-run-1-2-3", "", "", "")
+				cg(f, "cimeter-run-1-2-3/main", "", "", "1 "+self)
+			},
+			own: "/cimeter-run-1-2-3/main", want: "/cimeter-run-1-2-3/main",
+		},
 		"no controllers at all": {
 			make: func(f map[string]string) { cg(f, ".", "", "", self); cg(f, "a", "", "", self) },
 			own:  "/a", want: "/a",

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // makeUnified makes name and its inner cgroup in the unified hierarchy h.
@@ -36,30 +37,37 @@ var unifiedControllers = [...]string{"memory", "io", "pids"}
 
 // chooseParent returns the folder in the unified hierarchy h under which a
 // cgroup for the command is to be made and the controllers that it can have
-// there: the own cgroup where it already hands them on or may be made to, else
-// the nearest cgroup above it. It does not climb out of a cgroup with limits of
-// its own, which must hold for the command too. Without any such folder it
-// returns the own one and no controllers.
+// there: the nearest of the own cgroup and those above it that can hand on
+// memory, else the nearest that can hand on anything, else the own one. It does
+// not climb out of a cgroup with limits of its own, which must hold for the
+// command too, nor out of the cgroup of a run around this one, which must go on
+// counting it.
 func chooseParent(h hierarchy) (parent string, controllers []string) {
+	parent = h.dir()
 	for at := h.path; ; at = filepath.Dir(at) {
 		dir := filepath.Join(h.mount, at)
-		available := wanted(words(filepath.Join(dir, "cgroup.controllers")))
-		if len(available) == 0 {
-			return h.dir(), nil // nothing further up helps: controllers only get fewer downwards
+		if can := canHandOn(dir); slices.Contains(can, "memory") {
+			return dir, can
+		} else if len(can) > 0 && len(controllers) == 0 {
+			parent, controllers = dir, can
 		}
-		if writable(dir) && writable(filepath.Join(dir, "cgroup.procs")) {
-			missing := without(available, words(filepath.Join(dir, "cgroup.subtree_control")))
-			if len(missing) == 0 {
-				return dir, available
-			}
-			if writable(filepath.Join(dir, "cgroup.subtree_control")) && mayHandOn(dir) {
-				return dir, available
-			}
-		}
-		if at == "/" || limited(dir) {
-			return h.dir(), nil
+		if at == "/" || limited(dir) || strings.HasPrefix(filepath.Base(dir), prefix) {
+			return parent, controllers
 		}
 	}
+}
+
+// canHandOn returns the metered controllers that a new cgroup in dir can have.
+func canHandOn(dir string) []string {
+	available := wanted(words(filepath.Join(dir, "cgroup.controllers")))
+	if len(available) == 0 || !writable(dir) || !writable(filepath.Join(dir, "cgroup.procs")) {
+		return nil
+	}
+	handed := words(filepath.Join(dir, "cgroup.subtree_control"))
+	if len(without(available, handed)) == 0 || writable(filepath.Join(dir, "cgroup.subtree_control")) && mayHandOn(dir) {
+		return available
+	}
+	return wanted(handed)
 }
 
 // mayHandOn reports whether controllers can be switched on for the children of
