@@ -301,3 +301,20 @@ func TestGroup_Procs_Many(t *testing.T) {
 		t.Errorf("a line without end: %v", err)
 	}
 }
+
+// The processes of a threaded cgroup of v2 cannot be listed (EOPNOTSUPP): they
+// belong to the root of its tree. A removed one is gone; others are errors.
+func TestGroup_Procs_Errno(t *testing.T) {
+	g := &Group{path: "/job"}
+	if err := g.procsError(syscall.EOPNOTSUPP); err != nil {
+		t.Errorf("threaded: %v", err)
+	}
+	for _, errno := range []syscall.Errno{syscall.ENODEV, syscall.ENOENT} {
+		if err := g.procsError(errno); !errors.Is(err, cimeter.ErrGone) {
+			t.Errorf("%v: %v, want ErrGone", errno, err)
+		}
+	}
+	if err := g.procsError(syscall.EIO); !errors.Is(err, syscall.EIO) || errors.Is(err, cimeter.ErrGone) {
+		t.Errorf("EIO: %v", err)
+	}
+}
