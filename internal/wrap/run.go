@@ -53,11 +53,13 @@ func Run(o Options) (*Report, error) {
 	rep := &Report{}
 	outer, nested := outerMailbox(o.Getenv(DirVariable))
 	rep.Nested = nested
-	box, err := newMailbox()
+	ns := pidNamespace(o.Proc)
+	name := nestName(o.Pid, ns)
+	box, err := newMailbox(name)
 	rep.miss("stages of runs inside", err)
 	defer box.remove()
 
-	nst := o.prepare(rep)
+	nst := o.prepare(rep, name)
 	t := &tree{proc: o.Proc, self: o.Pid}
 	path, pathSet := variable(o.Env, "PATH")
 	st := &starter{argv: o.Command, env: withVariable(o.Env, DirVariable, box.dir), files: find(o.Command[0], path, pathSet), nest: nst}
@@ -91,8 +93,9 @@ func Run(o Options) (*Report, error) {
 			t.began(c.pid)
 		}
 		if nst != nil {
-			nst.sweep(pidNamespace(o.Proc))
+			nst.sweep(ns)
 		}
+		box.sweep(ns)
 		m.watch(stop)
 	}()
 	e := <-c.done
@@ -127,11 +130,11 @@ func Run(o Options) (*Report, error) {
 
 // prepare makes cgroups for the command, nil when it is to be metered by its
 // processes.
-func (o *Options) prepare(rep *Report) *nest {
+func (o *Options) prepare(rep *Report, name string) *nest {
 	hs, err := readHierarchies(o.Proc)
 	var n *nest
 	if err == nil {
-		n, err = makeNest(hs, nestName(o.Pid, pidNamespace(o.Proc)))
+		n, err = makeNest(hs, name)
 	}
 	if err != nil {
 		rep.miss(missedCgroup, err)

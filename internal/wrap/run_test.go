@@ -132,7 +132,7 @@ func TestRun_EndsAsTheCommand(t *testing.T) {
 		"killed":               {args: []string{"sh", "-c", "kill -KILL $$"}, sig: syscall.SIGKILL},
 		"terminated":           {args: []string{"sh", "-c", "kill -TERM $$"}, sig: syscall.SIGTERM},
 		"interrupted":          {args: []string{"sh", "-c", "kill -INT $$"}, sig: syscall.SIGINT},
-		"quit":                 {args: []string{"sh", "-c", "ulimit -c 0; kill -QUIT $$"}, sig: syscall.SIGQUIT},
+		"aborted":              {args: []string{"sh", "-c", "ulimit -c 0; kill -ABRT $$"}, sig: syscall.SIGABRT},
 		"segmentation fault":   {args: []string{"sh", "-c", "ulimit -c 0; kill -SEGV $$"}, sig: syscall.SIGSEGV},
 		"broken pipe":          {args: []string{"sh", "-c", "kill -PIPE $$"}, sig: syscall.SIGPIPE},
 		"a real-time signal":   {args: []string{"sh", "-c", "kill -40 $$"}, sig: 40},

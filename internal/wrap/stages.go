@@ -30,12 +30,31 @@ const (
 type mailbox struct{ dir string }
 
 // newMailbox makes a folder that only this user may use.
-func newMailbox() (mailbox, error) {
-	dir, err := os.MkdirTemp("", "cimeter-run-")
-	if err != nil {
-		return mailbox{}, fmt.Errorf("make a folder for stages: %w", err)
+func newMailbox(name string) (mailbox, error) {
+	dir := filepath.Join(os.TempDir(), name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return mailbox{}, err
 	}
 	return mailbox{dir}, nil
+}
+
+// sweep removes this user's folders of runs of the pid namespace ns that were
+// killed.
+func (m mailbox) sweep(ns uint64) {
+	if m.dir == "" {
+		return
+	}
+	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(m.dir), prefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		if pid, ok := maker(filepath.Base(dir), ns); ok && syscall.Kill(pid, 0) == syscall.ESRCH {
+			if old, ok := outerMailbox(dir); ok {
+				old.remove()
+			}
+		}
+	}
 }
 
 // outerMailbox returns the folder of the run around this one. It must be this

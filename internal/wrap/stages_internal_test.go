@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func stageAt(name string, from, to time.Duration, cpu float64) cimeter.Stage {
 func testMailbox(t *testing.T) mailbox {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
-	m, err := newMailbox()
+	m, err := newMailbox(nestName(os.Getpid(), 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +69,31 @@ func TestMailbox(t *testing.T) {
 	m.remove()
 	if _, err := os.Stat(m.dir); !os.IsNotExist(err) {
 		t.Errorf("folder remains: %v", err)
+	}
+}
+
+func TestMailbox_Sweep(t *testing.T) {
+	m := testMailbox(t)
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for name, keep := range map[string]bool{
+		nestName(gone.ProcessState.Pid(), 1): false, nestName(gone.ProcessState.Pid(), 2): true, nestName(os.Getpid(), 1): true, "other": true,
+	} {
+		dir := filepath.Join(filepath.Dir(m.dir), name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if keep {
+			kept = append(kept, dir)
+		}
+	}
+	m.sweep(1)
+	got, _ := filepath.Glob(filepath.Join(filepath.Dir(m.dir), "*"))
+	if want := append(kept, m.dir); len(got) != len(want) {
+		t.Errorf("left %v, want %v", got, want)
 	}
 }
 
