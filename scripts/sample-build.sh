@@ -5,10 +5,10 @@ set -eu
 cimeter=$(realpath "${1:-bin/cimeter}")
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
-export GOCACHE=$work/cache CIMETER=$cimeter WORK=$work
+export GOCACHE=$work/cache CIMETER=$cimeter
 
 "$cimeter" run --project cimeter --name sample -- sh -eu -c '
 	"$CIMETER" run --stage vet     -- go vet ./internal/counter ./internal/attrib
-	"$CIMETER" run --stage compile -- go build -o "$WORK/cimeter" ./cmd/cimeter
+	"$CIMETER" run --stage compile -- go build ./internal/httpapi ./internal/config
 	"$CIMETER" run --stage test    -- go test ./internal/counter ./internal/attrib ./internal/config
 '
