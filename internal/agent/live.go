@@ -58,6 +58,7 @@ type live struct {
 	look    time.Time // when to look again; zero: nothing is open
 	command string    // stage told by a command line, until the ledger has it
 	limited bool      // limits were read with the process in place
+	full    bool      // all files were read once
 	exited  time.Time // when nobody was left in it; zero before
 	closed  bool
 }

@@ -152,8 +152,9 @@ func (m *meter) round(now time.Time) {
 	for i := 0; i < len(m.lives); i++ {
 		l := m.lives[i]
 		tier := cgroup.Fast
-		if (m.rounds+i)%m.opts.FullEvery == 0 {
+		if (m.rounds+i)%m.opts.FullEvery == 0 || !l.full {
 			tier = cgroup.Full
+			l.full = true
 		}
 		if l.exited.IsZero() && !l.closed {
 			m.sample(l, tier)

@@ -72,7 +72,7 @@ func TestLedger_oneStage(t *testing.T) {
 	l.SetLimits(s, cimeter.Limits{CPUCores: cimeter.Some(2.0)})
 	for i, use := range []float64{1, 3, 3} { // 1, 2 and 0 cores
 		l.Advance(s, cpu(use, uint64(100*(i+1))))
-		l.Tick(at(float64(i+1)), cimeter.Some(uint64((4 + 4*float64(i)) * 1e9)))
+		l.Tick(at(float64(i+1)), cimeter.Some(uint64((4+4*float64(i))*1e9)))
 	}
 	l.Advance(s, cpu(3.5, 50))
 	l.Close(s, at(3.5), cimeter.Opt[int]{})

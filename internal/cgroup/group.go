@@ -31,6 +31,9 @@ type Group struct {
 	lives       bool   // hybrid: processes have run in its folder of the v2 hierarchy
 	inactive    uint64 // bytes of inactive file pages, at the latest Full read
 	hasInactive bool
+	ticks       modes // of v1's cpuacct.stat, at the latest Full read
+	hasTicks    bool
+	told        modes // user and system time as they were given out last
 }
 
 // maxHierarchies bounds the hierarchies of a host: five v1 controllers and v2.

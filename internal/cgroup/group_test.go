@@ -37,9 +37,10 @@ kernel 540672
 swap 4096
 processes 7
 `
+	// The total divided by 190 ticks of user and 41 of system time.
 	v1Times = `cpu total 2312345678
-cpu user 1900000000
-cpu system 410000000
+cpu user 1901929346
+cpu system 410416332
 cpu periods 57
 cpu throttled periods 12
 cpu throttled 345678901

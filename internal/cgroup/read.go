@@ -167,6 +167,7 @@ func (g *Group) set(s *cimeter.Sample, k kind, b []byte) error {
 			return err
 		}
 		s.SetCounter(cimeter.CPUTotal, v)
+		g.setModes(s, v)
 	case kindCPUStat, kindThrottle:
 		st, err := parseCPUStat(b)
 		if err != nil {
@@ -185,8 +186,13 @@ func (g *Group) set(s *cimeter.Sample, k kind, b []byte) error {
 		if err != nil {
 			return err
 		}
-		s.SetCounter(cimeter.CPUUser, user)
-		s.SetCounter(cimeter.CPUSystem, system)
+		g.ticks, g.hasTicks = modes{user: user, system: system}, true
+		if total, ok := s.Counter(cimeter.CPUTotal); ok {
+			g.setModes(s, total)
+		} else {
+			s.SetCounter(cimeter.CPUUser, user)
+			s.SetCounter(cimeter.CPUSystem, system)
+		}
 	case kindMemoryCurrent:
 		v, err := parseNumber(b)
 		if err != nil {
