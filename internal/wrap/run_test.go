@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -238,6 +239,7 @@ func TestRun_KeepsIgnoredSignalsIgnored(t *testing.T) {
 }
 
 func TestRun_KilledTakesItsCommandAlong(t *testing.T) {
+	check := watchLeftovers(t)
 	cmd, _ := prepare(t, "sh", "-c", "echo ready; read line")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -264,8 +266,21 @@ func TestRun_KilledTakesItsCommandAlong(t *testing.T) {
 	_ = cmd.Wait()
 	if os.Geteuid() == 0 {
 		metered(t, "sh", "-c", "sleep 0.3") // sweeps
-		if left := cgroups(t); len(left) > 0 {
-			t.Errorf("the next run left %v", left)
+		check()
+	}
+}
+
+// watchLeftovers returns a check that no cgroup of a killed run is there that
+// was not there before.
+func watchLeftovers(t *testing.T) (check func()) {
+	t.Helper()
+	before := cgroups(t)
+	return func() {
+		t.Helper()
+		for _, c := range cgroups(t) {
+			if !slices.Contains(before, c) {
+				t.Errorf("left behind: %s", c)
+			}
 		}
 	}
 }
@@ -308,6 +323,7 @@ func burn(exe, d string) string {
 
 func TestRun_Counts(t *testing.T) {
 	needRoot(t)
+	check := watchLeftovers(t)
 	exe := self(t)
 	t.Run("CPU", func(t *testing.T) {
 		rep, out := metered(t, "sh", "-c", burn(exe, "400ms"))
@@ -351,11 +367,7 @@ func TestRun_Counts(t *testing.T) {
 			t.Errorf("IO %+v, want %d written", b, written)
 		}
 	})
-	t.Run("nothing is left", func(t *testing.T) {
-		if left := cgroups(t); len(left) > 0 {
-			t.Errorf("left %v", left)
-		}
-	})
+	check()
 }
 
 func TestRun_LeftRunning(t *testing.T) {
@@ -449,6 +461,7 @@ func TestRun_ByItsProcesses(t *testing.T) {
 
 func TestRun_Stages(t *testing.T) {
 	needRoot(t)
+	check := watchLeftovers(t)
 	exe := self(t)
 	const script = `
 exe=$1
@@ -493,9 +506,7 @@ unset ` + asProgram + `
 			if r.Stages[3].ExitCode != cimeter.Some(3) || r.Result != "success" {
 				t.Errorf("exit code of fail %v, result %s", r.Stages[3].ExitCode, r.Result)
 			}
-			if left := cgroups(t); len(left) > 0 {
-				t.Errorf("left %v", left)
-			}
+			check()
 		})
 	}
 }
