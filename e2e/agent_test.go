@@ -24,7 +24,7 @@ import (
 
 // patience bounds every wait for something that must come. It is long for the
 // emulated guest's sake; nothing waits longer than it has to.
-const patience = 3 * time.Minute
+const patience = 2 * time.Minute
 
 // agent is a process of `cimeter agent` beside a machine's daemon.
 type agent struct {
@@ -68,8 +68,20 @@ func startAgent(t *testing.T, m *machine, config string) *agent {
 	return a
 }
 
-// tell logs every record without its trace.
+// tell logs what the agent says of itself and every record without its trace.
 func (a *agent) tell() {
+	b, err := a.get("/metrics")
+	if err != nil {
+		a.t.Logf("metrics: %v", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "cimeter_agent_") || strings.HasPrefix(line, "cimeter_builds_running") {
+			a.t.Log(strings.TrimSpace(line))
+		}
+	}
+	for _, dir := range a.m.Cgroups() {
+		a.t.Logf("there is still %s", dir)
+	}
 	keys, err := a.keys()
 	if err != nil {
 		a.t.Logf("listing records: %v", err)

@@ -53,6 +53,20 @@ func (h hierarchy) has(controller string) bool {
 // before the first container.
 func (d *Daemon) CPU() (time.Duration, error) { return CgroupCPU(d.parent) }
 
+// Cgroups lists the folders of the daemon's parent cgroup and below it, in every
+// hierarchy, with their processes: for messages.
+func (d *Daemon) Cgroups() []string {
+	var all []string
+	for _, dir := range folders(d.parent) {
+		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			continue // gone meanwhile
+		}
+		all = append(all, fmt.Sprintf("%s %v", dir, strings.Fields(string(b))))
+	}
+	return all
+}
+
 // CgroupCPU is the CPU time used in a cgroup and below it, ever.
 func CgroupCPU(path string) (time.Duration, error) {
 	all, err := hierarchies()

@@ -140,7 +140,7 @@ func (d *Daemon) start() error {
 	args := []string{
 		"--data-root", filepath.Join(d.dir, "root"), "--exec-root", filepath.Join(d.dir, "exec"),
 		"--host", d.Host(), "--pidfile", d.pidFile(), "--cgroup-parent", d.parent,
-		"--bip", bridgeAddress + "/16", "--storage-driver", "overlay2",
+		"--bip", bridgeAddress + "/16", "--storage-driver", "overlay2", "--log-level", "warn",
 	}
 	cmd := d.Command("dockerd", append(args, d.args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
