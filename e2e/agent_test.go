@@ -275,7 +275,7 @@ func (a *agent) eventually(what string, f func() error) {
 		select {
 		case <-tick.C:
 		case <-a.done:
-			a.t.Fatalf("waiting until %s: the agent ended: %v", what, err)
+			a.t.Fatalf("waiting until %s: the agent ended (%v): %v", what, a.cmd.ProcessState, err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ var guestTests = []struct{ dir, run string }{
 	{"internal/cgroup", "^TestLive"},
 	{"internal/watch", "."},
 	{"internal/netns", "."},
-	{"e2e", "^TestDocker"},
+	{"e2e", "^TestDocker$/^(GitLabOld|GitLabNew|Drone|Woodpecker|ShortLived|HostNetwork|OOM|Throttled|AgentKilled)$"},
 }
 
 // TestInGuest runs guestTests inside the emulated machine of scripts/guest.sh,

@@ -53,11 +53,14 @@ func (h hierarchy) has(controller string) bool {
 // before the first container.
 func (d *Daemon) CPU() (time.Duration, error) { return CgroupCPU(d.parent) }
 
-// Cgroups lists the folders of the daemon's parent cgroup and below it, in every
-// hierarchy, with their processes: for messages.
+// Cgroups lists the cgroups of containers below the daemon's parent cgroup, in
+// every hierarchy, with their processes: for messages.
 func (d *Daemon) Cgroups() []string {
 	var all []string
 	for _, dir := range folders(d.parent) {
+		if len(filepath.Base(dir)) != 64 {
+			continue // a parent
+		}
 		b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			continue // gone meanwhile
