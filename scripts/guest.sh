@@ -7,8 +7,8 @@
 # run prints what /mnt/run prints and exits with its status. GUEST_TIMEOUT is the
 # most seconds it may take (default 1200), GUEST_MEMORY its MiB (default 2560).
 # It needs root, debootstrap, qemu-system-x86_64, busybox (static), cpio, e2fsprogs.
-# The guest lives in ${XDG_CACHE_HOME:-~/.cache}/cimeter-test/guest-<hash of this
-# file and the kernel's name>; what it writes to its disk is thrown away.
+# The guest lives in ${XDG_CACHE_HOME:-~/.cache}/cimeter-test/guest-<hash of how
+# it is made>; what it writes to its disk is thrown away.
 set -eu
 
 suite=bookworm
@@ -28,7 +28,7 @@ kernel() {
 folder() {
 	k=$(kernel)
 	[ -n "$k" ] || fail "apt knows no linux-image-cloud-amd64: run apt-get update"
-	key=$(printf '%s' "$k" | cat - "$0" | sha256sum | cut -c 1-16)
+	key=$({ echo "$k"; sed '/^results() {/,/^}/d; /^run() {/,/^}/d; /^#/d' "$0"; } | sha256sum | cut -c 1-16)
 	echo "${XDG_CACHE_HOME:-$HOME/.cache}/cimeter-test/guest-$key"
 }
 
@@ -138,6 +138,36 @@ poweroff -f 2>/dev/null || busybox poweroff -f
 EOF
 }
 
+# results prints what stands between the marks of the guest's output and returns
+# the status at the end; without one it is 125.
+results() {
+	cr=$(printf '\r') boot='' begun=''
+	while IFS= read -r line; do
+		line=${line%"$cr"}
+		case $begun$line in
+		"1guest: end "*)
+			return "${line##* }"
+			;;
+		1*)
+			printf '%s\n' "$line"
+			;;
+		*"guest: begin")
+			begun=1
+			;;
+		*)
+			boot="$boot$line
+"
+			;;
+		esac
+	done
+	if [ "$begun" ]; then
+		echo "guest.sh: the guest died or took too long"
+	else
+		printf 'guest.sh: the guest did not boot:\n%s' "$boot"
+	fi
+	return 125
+}
+
 run() {
 	dir=$(build)
 	input=$(mktemp -d)
@@ -145,23 +175,14 @@ run() {
 	trap 'exit 125' INT TERM
 	size=$(($(du -sm "$1" | cut -f 1) * 5 / 4 + 32))
 	mkfs.ext4 -q -d "$1" "$input/mnt.img" "${size}M" >/dev/null 2>&1
-	TMPDIR=$input timeout --signal=KILL "${GUEST_TIMEOUT:-1200}" qemu-system-x86_64 \
+	TMPDIR=$input timeout --foreground --signal=KILL "${GUEST_TIMEOUT:-1200}" qemu-system-x86_64 \
 		-M q35 -accel tcg,thread=multi -cpu max -smp 2 -m "${GUEST_MEMORY:-2560}" \
 		-nodefaults -no-user-config -display none -serial stdio -no-reboot \
 		-drive "file=$dir/root.img,format=raw,if=virtio,snapshot=on" \
 		-drive "file=$input/mnt.img,format=raw,if=virtio,snapshot=on" \
 		-kernel "$dir/vmlinuz" -initrd "$dir/initrd.gz" \
 		-append "console=ttyS0 panic=-1 quiet psi=1" </dev/null 2>&1 |
-		tr -d '\r' | awk '
-			/^guest: end [0-9]+$/ { status = $3; ended = 1; exit }
-			begun { print; fflush() }
-			/guest: begin$/ { begun = 1 }
-			!begun { boot = boot $0 "\n" }
-			END {
-				if (!begun) printf "guest.sh: the guest did not boot:\n%s", boot
-				else if (!ended) print "guest.sh: the guest died or took too long"
-				exit ended ? status : 125
-			}'
+		results
 }
 
 case ${1-} in
