@@ -319,11 +319,12 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// smallJob is a job of three stages.
+// smallJob is a job of few stages.
 func smallJob(id int) *gitlabJob {
 	return &gitlabJob{
 		ID: id, Project: "group/small", Name: "unit", Random: fmt.Sprintf("%016x", id),
 		Stages: []gitlabStage{
+			{Name: "prepare_script", Steps: []string{"cpu=0.01"}},
 			{Name: "get_sources", Steps: []string{"cpu=0.1"}},
 			{Name: "step_script", Steps: []string{"cpu=0.2"}},
 			{Name: "archive_cache", Steps: []string{"cpu=0.1"}},
@@ -353,8 +354,8 @@ func oom(t *testing.T, m *machine) {
 	a := startAgent(t, m, agentConfig(nil))
 	j := smallJob(4310)
 	j.Memory = limit
-	j.Stages[1] = gitlabStage{Name: "step_script", Steps: []string{"cpu=0.1", "oom"}, Code: 137}
-	j.Stages[2].Name = "archive_cache_on_failure"
+	j.Stages[2] = gitlabStage{Name: "step_script", Steps: []string{"cpu=0.1", "oom"}, Code: 137}
+	j.Stages[3].Name = "archive_cache_on_failure"
 	if err := j.playNew(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // <id>-in of the truths and goes on when there is <id>-go.
 func interrupted(id int) *gitlabJob {
 	j := smallJob(id)
-	j.Stages[1].Steps = []string{"cpu=0.3", fmt.Sprintf("mark=/truth/%d-in", id), fmt.Sprintf("await=/truth/%d-go", id), "cpu=0.2"}
+	j.Stages[2].Steps = []string{"cpu=0.3", fmt.Sprintf("mark=/truth/%d-in", id), fmt.Sprintf("await=/truth/%d-go", id), "cpu=0.2"}
 	return j
 }
 
