@@ -124,8 +124,19 @@ func (b *build) over(t time.Time, o *Options) bool {
 		return false
 	}
 	quiet := t.Sub(b.Ended)
-	if len(b.Containers) == 0 {
+	if len(b.Containers) == 0 && b.worked() {
 		return quiet >= o.Grace
 	}
 	return quiet >= max(o.Quiet, o.Grace)
+}
+
+// worked reports whether a container of the build has run more than
+// preparations: between those and the work a runner may pull an image.
+func (b *build) worked() bool {
+	for _, p := range b.parts {
+		if p.Role != cimeter.RoleCache && p.Role != cimeter.RoleWait && p.Role != cimeter.RoleService {
+			return true
+		}
+	}
+	return false
 }

@@ -3,6 +3,8 @@ package attrib
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -12,22 +14,31 @@ import (
 // checkpointVersion is the version of the checkpoint's form; another one is refused.
 const checkpointVersion = 1
 
-// checkpoint is a running build as it is kept on disk.
-type checkpoint struct {
+// Snapshot is the state of a running build at one moment. It shares nothing
+// with the ledger: it may be marshalled by another goroutine.
+type Snapshot struct {
 	Version  int
 	Build    BuildState
 	Parts    []PartState
 	Segments []SegmentState // those that run
 }
 
+// Marshal returns the snapshot as Restore takes it.
+func (s *Snapshot) Marshal() ([]byte, error) { return json.Marshal(s) }
+
 // Checkpoint returns the state of the running build key, from which Restore
 // goes on in another process. cimeter.ErrNotFound: no such build runs.
-func (l *Ledger) Checkpoint(key string) ([]byte, error) {
+func (l *Ledger) Checkpoint(key string) (*Snapshot, error) {
 	b := l.builds[key]
 	if b == nil {
 		return nil, fmt.Errorf("checkpoint of build %s: %w", key, cimeter.ErrNotFound)
 	}
-	c := checkpoint{Version: checkpointVersion, Build: b.BuildState}
+	c := &Snapshot{Version: checkpointVersion, Build: b.BuildState}
+	c.Build.Gaps = slices.Clone(b.Gaps)
+	c.Build.Evidence = slices.Clone(b.Evidence)
+	c.Build.Containers = maps.Clone(b.Containers)
+	c.Build.Tracer.Steps = slices.Clone(b.Tracer.Steps)
+	c.Parts = make([]PartState, 0, len(b.parts))
 	for _, p := range b.parts {
 		c.Parts = append(c.Parts, p.PartState)
 	}
@@ -37,13 +48,13 @@ func (l *Ledger) Checkpoint(key string) ([]byte, error) {
 	for _, s := range b.restored {
 		c.Segments = append(c.Segments, *s)
 	}
-	return json.Marshal(c)
+	return c, nil
 }
 
 // Restore takes up a running build from its checkpoint at t. Its segments wait
 // to be resumed: Resume those that still run, then Abandon the rest.
 func (l *Ledger) Restore(state []byte, t time.Time) error {
-	var c checkpoint
+	var c Snapshot
 	if err := json.Unmarshal(state, &c); err != nil {
 		return fmt.Errorf("restore a build: %w: %w", cimeter.ErrInvalid, err)
 	}

@@ -44,6 +44,9 @@ const (
 	// maxBuilds is far over what a machine can run: a flood of forged identities
 	// ends here.
 	maxBuilds = 4096
+	// rememberFinished is how long a build that is over is known as such:
+	// longer than a runner's clean-up may lag behind.
+	rememberFinished = time.Hour
 	// maxParts is over any real build's number of container starts and stage
 	// boundaries; further ones join the last.
 	maxParts = 1024

@@ -17,6 +17,14 @@ func (l *Ledger) Finish(t time.Time) []*cimeter.Record {
 		if b.over(t, &l.opts) {
 			done = append(done, l.finish(b))
 			delete(l.builds, key)
+			l.finished[key] = b.Ended
+		}
+	}
+	if len(done) > 0 {
+		for key, ended := range l.finished {
+			if t.Sub(ended) > rememberFinished {
+				delete(l.finished, key)
+			}
 		}
 	}
 	slices.SortFunc(done, func(a, b *cimeter.Record) int {

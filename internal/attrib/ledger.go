@@ -13,7 +13,9 @@ import (
 type Ledger struct {
 	opts   Options
 	builds map[string]*build
-	ticked time.Time
+	// finished are keys of builds that are over, and when they ended.
+	finished map[string]time.Time
+	ticked   time.Time
 	// attributed is the CPU time in nanoseconds booked on builds so far.
 	attributed uint64
 	machine    counter.Baseline // of the machine's CPU time
@@ -21,7 +23,7 @@ type Ledger struct {
 
 // New returns an empty ledger.
 func New(o Options) *Ledger {
-	return &Ledger{opts: o, builds: make(map[string]*build)}
+	return &Ledger{opts: o, builds: make(map[string]*build), finished: make(map[string]time.Time)}
 }
 
 // Builds returns the number of running builds.
@@ -76,30 +78,52 @@ func (l *Ledger) Bind(s *Segment, t time.Time, container string, id cimeter.Iden
 		s.build.Build = s.build.Build.Merge(id.Build)
 		return nil
 	}
-	b := l.builds[id.Build.Key]
+	b, err := l.claim(id, s.data.Started, s.data.Container)
+	if err != nil {
+		return err
+	}
+	l.adopt(b, s, t, container, id)
+	return nil
+}
+
+// claim returns the build that id names, which it begins at t if need be.
+func (l *Ledger) claim(id cimeter.Identity, t time.Time, container string) (*build, error) {
+	key := id.Build.Key
+	b := l.builds[key]
 	if id.Doubt != "" {
 		if b != nil {
 			b.Disputed++
 		}
-		return fmt.Errorf("container %.12s claims build %s: %s: %w", s.data.Container, id.Build.Key, id.Doubt, cimeter.ErrConflict)
+		return nil, fmt.Errorf("container %.12s claims build %s: %s: %w", container, key, id.Doubt, cimeter.ErrConflict)
 	}
 	if b == nil {
-		if len(l.builds) >= maxBuilds {
-			return fmt.Errorf("build %s: %d builds run already: %w", id.Build.Key, maxBuilds, cimeter.ErrUnavailable)
+		if ended, over := l.finished[key]; over {
+			return nil, fmt.Errorf("container %.12s of build %s: the build was over at %s: %w",
+				container, key, ended.UTC().Format(time.RFC3339), cimeter.ErrUnavailable)
 		}
-		b = l.begin(s.data.Started, id)
+		if len(l.builds) >= maxBuilds {
+			return nil, fmt.Errorf("build %s: %d builds run already: %w", key, maxBuilds, cimeter.ErrUnavailable)
+		}
+		b = l.begin(t, id)
 	}
 	if id.Group != "" && b.Group != "" && id.Group != b.Group {
 		b.Disputed++
-		return fmt.Errorf("container %.12s claims build %s, which runs as %q, not %q: %w",
-			s.data.Container, id.Build.Key, b.Group, id.Group, cimeter.ErrConflict)
+		return nil, fmt.Errorf("container %.12s claims build %s, which runs as %q, not %q: %w",
+			container, key, b.Group, id.Group, cimeter.ErrConflict)
 	}
 	if b.Group == "" {
 		b.Group = id.Group
 	}
 	b.Build = b.Build.Merge(id.Build)
-	l.adopt(b, s, t, container, id)
-	return nil
+	return b, nil
+}
+
+// Miss marks a container of the build that id names whose counters were never
+// read.
+func (l *Ledger) Miss(t time.Time, id cimeter.Identity, g cimeter.Gap) {
+	if b, err := l.claim(id, t, ""); err == nil {
+		b.gap(g)
+	}
 }
 
 func (l *Ledger) begin(t time.Time, id cimeter.Identity) *build {

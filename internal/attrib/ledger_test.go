@@ -223,6 +223,46 @@ func TestLedger_attemptsAndServices(t *testing.T) {
 	}
 }
 
+// A runner may pull an image for minutes after it has prepared volumes, with no
+// container at all.
+func TestLedger_preparationIsNotTheBuild(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("init", "/init", 1, at(0), true)
+	mustBind(t, l, s, at(0), identity("k", "prepare_executor", cimeter.RoleCache))
+	l.Close(s, at(1), cimeter.Some(0))
+	l.Gone("init")
+	if len(l.Finish(at(50))) != 0 {
+		t.Fatal("over before its work began")
+	}
+	s = l.Open("step", "/step", 2, at(51), true)
+	mustBind(t, l, s, at(51), identity("k", "step", cimeter.RoleBuild))
+	l.Close(s, at(52), cimeter.Some(0))
+	l.Gone("step")
+	if r := only(t, l, at(55)); len(r.Stages) != 2 {
+		t.Fatalf("%d stages, want 2", len(r.Stages))
+	}
+	t.Run("what comes after the end is refused", func(t *testing.T) {
+		s := l.Open("late", "/late", 3, at(60), true)
+		if err := l.Bind(s, at(60), "late", identity("k", "step", cimeter.RoleBuild)); !errors.Is(err, cimeter.ErrUnavailable) {
+			t.Fatalf("error %v, want unavailable", err)
+		}
+	})
+}
+
+func TestLedger_Miss(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	id := identity("k", "prepare_executor", cimeter.RoleCache)
+	l.Miss(at(1), id, cimeter.Gap{From: at(0), To: at(1), Reason: cimeter.GapMissedSegment})
+	s := l.Open("step", "/step", 2, at(2), true)
+	mustBind(t, l, s, at(2), identity("k", "step", cimeter.RoleBuild))
+	l.Close(s, at(3), cimeter.Some(0))
+	l.Gone("step")
+	r := only(t, l, at(10))
+	if r.Complete || len(r.Gaps) != 1 || r.Gaps[0].Reason != cimeter.GapMissedSegment {
+		t.Errorf("complete %v, gaps %+v", r.Complete, r.Gaps)
+	}
+}
+
 func TestLedger_disputed(t *testing.T) {
 	l := newLedger(tally.New(tally.Options{}))
 	mine := l.Open("mine", "/mine", 1, at(0), true)
@@ -327,7 +367,12 @@ func TestLedger_checkpoint(t *testing.T) {
 	l.Advance(running, cpu(1, 10))
 	l.Advance(lost, cpu(0.5, 10))
 	l.Tick(at(3), cimeter.Opt[uint64]{})
-	state, err := l.Checkpoint("k")
+	snapshot, err := l.Checkpoint("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Advance(running, cpu(100, 10)) // changes nothing of the snapshot
+	state, err := snapshot.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}

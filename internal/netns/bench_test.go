@@ -32,10 +32,15 @@ func BenchmarkReader_Refresh(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		handles = append(handles, h)
+	}
+	if err := r.Refresh(); err != nil {
+		b.Fatal(err)
+	}
+	for _, h := range handles {
 		if h.Source() != "netlink" {
 			b.Fatalf("source: got %s, want netlink", h.Source())
 		}
-		handles = append(handles, h)
 	}
 	attaching := cpu(b) - began
 	for _, pid := range pids {

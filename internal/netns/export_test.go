@@ -9,14 +9,12 @@ func (r *Reader) WithoutNetlink() {
 // WithForeignPids makes r as it is when its proc shows another pid namespace.
 func (r *Reader) WithForeignPids() { r.samePID = false }
 
-// TakeKey gives h's place to the namespace of o, as if the kernel had used h's
-// number again for it.
-func (h *Handle) TakeKey(o *Handle) {
-	delete(h.r.byKey, h.key)
-	h.key = o.key
-	o.Close()
-	h.r.byKey[h.key] = h
-}
-
 // Unfinished begins a dump and leaves it.
 func (r *Reader) Unfinished() error { return r.nl.dumpStats() }
+
+// HoldSocket makes every refresh wait, as one does for the kernel's rtnl lock,
+// until release is called.
+func (r *Reader) HoldSocket() (release func()) {
+	r.socket.Lock()
+	return r.socket.Unlock
+}

@@ -1,8 +1,8 @@
 package netns
 
 import (
-	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -14,11 +14,16 @@ type Handle struct {
 	r         *Reader
 	key       uint64 // inode of net/dev: one for each namespace, readable without a capability
 	namespace uint64
+	pid       int
+	dir       string // of the process in proc
 	name      string // the uplink's name inside
-	fd        int    // of net/dev inside, which keeps the namespace alive; -1 when counted on our side
-	index     int32  // of the veth's end on our side; 0 when there is none
-	nsid      int32
-	round     uint64 // of the last Refresh that saw it
+	several   bool   // there are other interfaces beside it
+	peer      int32  // the uplink's index inside; 0 when not known
+	fd        int    // of net/dev inside, which keeps the namespace alive; -1 when closed
+
+	located bool         // its end on our side was looked for
+	index   atomic.Int32 // of that end; 0 when there is none
+	news    bool         // a refresh has read it since the last Read
 
 	receive, transmit uint64 // bytes, as the container sees them
 	gone              bool
@@ -26,19 +31,17 @@ type Handle struct {
 }
 
 // Read sets the bytes received and sent in s: as of the last [Reader.Refresh]
-// for a handle whose Source is "netlink", as of now for one read from proc. It
-// leaves the sample's time alone. When the uplink is no more it sets the last
-// values seen and returns [cimeter.ErrGone].
+// when that has read them since the last Read, else as of now. It leaves the
+// sample's time alone. When the uplink is no more it sets the last values seen
+// and returns [cimeter.ErrGone].
 func (h *Handle) Read(s *cimeter.Sample) error {
 	h.r.mu.Lock()
 	defer h.r.mu.Unlock()
-	if h.index == 0 {
+	if !h.news {
 		return h.readNow(s)
 	}
-	h.set(s)
-	if h.gone || h.closed {
-		return h.errGone()
-	}
+	h.news = false
+	h.give(s)
 	return nil
 }
 
@@ -53,47 +56,35 @@ func (h *Handle) ReadNow(s *cimeter.Sample) error {
 
 func (h *Handle) readNow(s *cimeter.Sample) error {
 	err := h.fetch()
-	h.set(s)
+	h.give(s)
 	return err
 }
 
-func (h *Handle) set(s *cimeter.Sample) {
+func (h *Handle) give(s *cimeter.Sample) {
 	s.SetCounter(cimeter.NetworkReceiveBytes, h.receive)
 	s.SetCounter(cimeter.NetworkTransmitBytes, h.transmit)
 }
 
-// fetch reads the counters of this handle alone.
+// set takes new values. A dump that was on its way may be older than what a
+// read from proc has shown.
+func (h *Handle) set(receive, transmit uint64) {
+	h.receive, h.transmit = max(h.receive, receive), max(h.transmit, transmit)
+}
+
+// fetch reads the counters from proc.
 func (h *Handle) fetch() error {
 	if h.gone || h.closed {
 		return h.errGone()
 	}
-	if h.index == 0 {
-		receive, transmit, ok, err := h.r.readDevice(h.fd, h.name)
-		if err != nil {
-			return fmt.Errorf("read network device %s: %w", h.name, err)
-		}
-		if !ok {
-			h.gone = true
-			unix.Close(h.fd)
-			h.fd = -1
-			return h.errGone()
-		}
-		h.receive, h.transmit = receive, transmit
-		return nil
+	receive, transmit, ok, err := h.r.readDevice(h.fd, h.name)
+	if err != nil {
+		return fmt.Errorf("read network device %s: %w", h.name, err)
 	}
-	if h.r.nl == nil {
-		return h.errGone() // the Reader is closed
-	}
-	s, err := h.r.nl.stats(h.index)
-	if errors.Is(err, unix.ENODEV) {
+	if !ok {
 		h.gone = true
-		delete(h.r.byIndex, h.index)
 		return h.errGone()
 	}
-	if err != nil {
-		return fmt.Errorf("read statistics of link %d: %w", h.index, err)
-	}
-	h.receive, h.transmit = s.transmit, s.receive
+	h.set(receive, transmit)
 	return nil
 }
 
@@ -106,9 +97,10 @@ func (h *Handle) errGone() error {
 // /proc/PID/net/dev, which the kernel takes from the same numbers.
 func (h *Handle) Namespace() uint64 { return h.namespace }
 
-// Source returns how the handle is read: "netlink" or "proc".
+// Source returns how the handle is read between its beginning and its end:
+// "netlink" or "proc".
 func (h *Handle) Source() string {
-	if h.index != 0 {
+	if h.index.Load() != 0 {
 		return "netlink"
 	}
 	return "proc"
@@ -126,14 +118,9 @@ func (h *Handle) release() {
 		return
 	}
 	h.closed = true
-	if h.fd >= 0 {
-		unix.Close(h.fd)
-		h.fd = -1
-	}
+	unix.Close(h.fd)
+	h.fd = -1
 	if h.r.byKey[h.key] == h {
 		delete(h.r.byKey, h.key)
-	}
-	if h.index != 0 && h.r.byIndex[h.index] == h {
-		delete(h.r.byIndex, h.index)
 	}
 }

@@ -31,7 +31,7 @@ func TestHandle_Read(t *testing.T) {
 	if err := h.Read(&s); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "before the refresh", of(t, &s).less(before), traffic{})
+	want(t, "without news of a refresh", of(t, &s).less(before), traffic{receive: frames(3, 1000), transmit: frames(5, 300)})
 	want(t, "after it", now(t, r, h).less(before), traffic{receive: frames(3, 1000), transmit: frames(5, 300)})
 	c.send("10.1.0.9:9", 1, 10)
 	if err := h.ReadNow(&s); err != nil {
@@ -78,6 +78,38 @@ func TestHandle_Read_ofAVethThatWent(t *testing.T) {
 	c.veth(1, "tv2", "eth0")
 	again := attach(t, r, c)
 	want(t, "new uplink", now(t, r, again), traffic{})
+}
+
+// While a refresh waits for the kernel, everything else goes on.
+func TestReader_duringARefreshThatWaits(t *testing.T) {
+	c, d := container(t), container(t)
+	c.veth(1, "tv1", "eth0")
+	d.veth(2, "tv2", "eth0")
+	r := reader(t)
+	h := attach(t, r, c)
+	before := now(t, r, h)
+	release := r.HoldSocket()
+	refreshed := make(chan error)
+	go func() { refreshed <- r.Refresh() }()
+	c.send("10.1.0.9:9", 1, 70)
+	var s cimeter.Sample
+	if err := h.Read(&s); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "read", of(t, &s).less(before), traffic{transmit: frames(1, 70)})
+	late, err := r.Attach(d.pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := late.ReadNow(&s); err != nil {
+		t.Fatal(err)
+	}
+	late.Close()
+	h.Close()
+	release()
+	if err := <-refreshed; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestReader_Attach_host(t *testing.T) {
@@ -315,26 +347,6 @@ func TestReader_Attach_ofAnotherPidNamespace(t *testing.T) {
 	}
 }
 
-// The kernel gives the numbers of namespaces again. One that has a dead one's is
-// not shared with it.
-func TestReader_Attach_ofANumberUsedAgain(t *testing.T) {
-	a, b := container(t), container(t)
-	a.veth(1, "tv1", "eth0")
-	b.veth(2, "tv2", "eth0")
-	r := reader(t)
-	old := attach(t, r, a)
-	old.TakeKey(attach(t, r, b))
-	ip(t, "link", "del", "tv1")
-	h := attach(t, r, b)
-	if h.Source() != "netlink" {
-		t.Errorf("source: got %s, want netlink", h.Source())
-	}
-	old.Close()
-	if _, err := r.Attach(b.pid()); !errors.Is(err, netns.ErrShared) {
-		t.Errorf("the old handle's end freed the new one's namespace: got %v, want shared", err)
-	}
-}
-
 func TestReader_Refresh_afterADumpLeftHalfway(t *testing.T) {
 	c := container(t)
 	c.veth(1, "tv1", "eth0")
@@ -367,7 +379,7 @@ func TestReader_Close(t *testing.T) {
 	h.Close()
 }
 
-// Nothing stays open but the socket and what a handle read from proc needs.
+// Nothing stays open but the socket and one descriptor a handle.
 func TestReader_descriptors(t *testing.T) {
 	c, far := container(t), container(t)
 	c.veth(1, "tv1", "eth0")
@@ -384,8 +396,8 @@ func TestReader_descriptors(t *testing.T) {
 	h, p := attach(t, r, c), attach(t, r, far)
 	r.Attach(1)
 	r.Attach(c.pid())
-	if n := count() - before; n != 2 {
-		t.Errorf("open: got %d descriptors, want the socket and one of net/dev", n)
+	if n := count() - before; n != 3 {
+		t.Errorf("open: got %d descriptors, want the socket and two of net/dev", n)
 	}
 	h.Close()
 	p.Close()

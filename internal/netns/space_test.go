@@ -249,6 +249,9 @@ func attach(t testing.TB, r *netns.Reader, s *space) *netns.Handle {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Close)
+	if err := r.Refresh(); err != nil { // finds where it is counted
+		t.Fatal(err)
+	}
 	return h
 }
 
