@@ -31,7 +31,9 @@ type Agent struct {
 	writer *writer
 
 	inspect chan string // ids of containers to inspect
+	looks   chan look
 	jobs    chan struct{}
+	refresh chan struct{}
 
 	started  atomic.Bool           // the first scan is done
 	engineUp atomic.Pointer[error] // why the engine is not followed; nil error: it is
@@ -69,7 +71,9 @@ func New(o Options, log *slog.Logger) (*Agent, error) {
 		}),
 		writer:  newWriter(o.Records, o.Tally, log),
 		inspect: make(chan string, maxInspections),
+		looks:   make(chan look, maxLooks),
 		jobs:    make(chan struct{}, 1),
+		refresh: make(chan struct{}, 1),
 	}
 	a.meter = newMeter(a)
 	notYet := errors.New("docker: not connected yet")
@@ -114,6 +118,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		others.Go(func() { a.follow(run) })
 		others.Go(func() { a.inspectAll(run) })
 	}
+	others.Go(func() { a.refreshNetworks(run) })
+	if a.opts.CommandStage != nil {
+		others.Go(func() { a.lookAtCommands(run) })
+	}
 	if len(a.opts.JobLists) > 0 {
 		others.Go(func() { a.pollJobs(run) })
 	}
@@ -130,6 +138,30 @@ func (a *Agent) Run(ctx context.Context) error {
 	stopWriter()
 	writer.Wait()
 	return err
+}
+
+// refreshNetworks reads the counters of all network namespaces shortly before
+// each round, in one go. The kernel makes it wait while a runtime changes
+// networks; the meter does not wait for it.
+func (a *Agent) refreshNetworks(ctx context.Context) {
+	ahead := a.opts.Interval - a.opts.Interval/20
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.refresh:
+		}
+		t := time.NewTimer(ahead)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+		if err := a.nets.Refresh(); err != nil {
+			a.log.Warn("networks are read one by one", "err", err)
+		}
+	}
 }
 
 func (a *Agent) wakeBlockIO(why error) {

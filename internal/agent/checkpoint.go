@@ -7,6 +7,16 @@ import "time"
 // is the disk's work.
 const checkpointEvery = 30 * time.Second
 
+// changed notes that something of a build ended or began: it is checkpointed at
+// the next round, and at once when it never was.
+func (m *meter) changed(key string, now time.Time) {
+	if _, known := m.due[key]; !known {
+		m.checkpoint(key, now)
+		return
+	}
+	m.due[key] = now
+}
+
 // checkpoint hands the state of a running build to the writer.
 func (m *meter) checkpoint(key string, now time.Time) {
 	state, err := m.ledger.Checkpoint(key)

@@ -108,39 +108,3 @@ func (m *meter) listedJobs(before map[*attrib.Segment]bool, jobs []Job, now time
 		}
 	}
 }
-
-// readCommands looks at the command lines of a container whose stage is open,
-// and reports whether it still is.
-func (m *meter) readCommands(l *live) bool {
-	k := m.know(l.id)
-	open := l.segment.Undecided() || !l.segment.Bound() && (k.stand == waiting || k.stand == nothing)
-	if !open || m.opts.CommandStage == nil {
-		return open
-	}
-	var pids [64]int
-	var line [4096]byte
-	left, err := l.group.Procs(pids[:0])
-	if err != nil {
-		return open
-	}
-	for _, pid := range left {
-		b, err := m.procs.AppendCmdline(line[:0], pid)
-		if err != nil {
-			continue
-		}
-		stage, ok := m.opts.CommandStage(k.identity.Build.CI, b)
-		clear(b)
-		if !ok {
-			continue
-		}
-		if !l.segment.Bound() {
-			l.command = stage
-			return open
-		}
-		m.ledger.Command(l.segment, time.Now(), stage)
-		if !l.segment.Undecided() {
-			return false
-		}
-	}
-	return l.segment.Undecided() || !l.segment.Bound()
-}

@@ -40,6 +40,7 @@ type known struct {
 	stand     stand
 	identity  cimeter.Identity
 	segments  []*attrib.Segment // not bound yet
+	gaps      []cimeter.Gap     // of lives that were missed, not told to the ledger yet
 	latest    *attrib.Segment   // the one whose exit code comes next
 	running   *live
 	starts    int // told by the engine
@@ -86,14 +87,12 @@ func (k *known) ended(m *meter, l *live, now time.Time) {
 // missed notes a start whose counters were never read.
 func (k *known) missed(m *meter, now time.Time) {
 	m.gauges.segmentsMissed.Add(1)
-	if k.stand == ours {
-		m.ledger.Gap(k.identity.Build.Key, cimeter.Gap{From: k.container.StartedAt, To: now, Reason: cimeter.GapMissedSegment})
+	from := k.container.StartedAt
+	if from.IsZero() {
+		from = now
 	}
-}
-
-// gap marks a hole in the build of a segment, now or when it is bound.
-func (k *known) gap(m *meter, s *attrib.Segment, g cimeter.Gap) {
-	m.ledger.SegmentGap(s, g)
+	k.gaps = append(k.gaps, cimeter.Gap{From: from, To: now, Reason: cimeter.GapMissedSegment})
+	k.bind(m, now)
 }
 
 // told takes one of the engine's events.
@@ -184,11 +183,15 @@ func (k *known) bind(m *meter, now time.Time) {
 	switch k.stand {
 	case ours:
 	case others, disputed:
-		k.segments = nil
+		k.segments, k.gaps = nil, nil
 		return
 	default:
 		return
 	}
+	for _, g := range k.gaps {
+		m.ledger.Miss(now, k.identity, g)
+	}
+	k.gaps = nil
 	for _, s := range k.segments {
 		if err := m.ledger.Bind(s, now, k.container.Name, k.identity); err != nil {
 			if errors.Is(err, cimeter.ErrConflict) {
@@ -218,7 +221,7 @@ func (k *known) bind(m *meter, now time.Time) {
 		m.info(k)
 	}
 	m.askJobs()
-	m.checkpoint(l.segment.BuildKey(), now)
+	m.changed(l.segment.BuildKey(), now)
 }
 
 // forget drops what is not needed any more, and asks about containers that no

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,6 +55,7 @@ type live struct {
 
 	looks   int
 	look    time.Time // when to look again; zero: nothing is open
+	looking bool      // its command lines are being looked at
 	command string    // stage told by a command line, until the ledger has it
 	limited bool      // limits were read with the process in place
 	full    bool      // all files were read once
@@ -220,6 +220,9 @@ func (m *meter) check(l *live, now time.Time, ended bool) {
 	if l.closed {
 		return
 	}
+	if l.pid >= 0 {
+		m.readLast(l, cgroup.Fast) // first of all: the counters may be gone in a moment
+	}
 	if ended {
 		last := l.pid
 		m.disarm(l)
@@ -244,11 +247,29 @@ func (m *meter) check(l *live, now time.Time, ended bool) {
 	if l.exited.IsZero() {
 		l.exited = now
 		l.look = now.Add(lastRead)
-		if !slices.Contains(m.unsettled, l) {
-			m.unsettled = append(m.unsettled, l)
+		m.unsettled = append(m.unsettled, l)
+		m.ended = append(m.ended, l)
+	}
+}
+
+// readEnded reads the rest of what the containers that have just ended used.
+// Other ends that are told meanwhile go first.
+func (m *meter) readEnded() {
+	for len(m.ended) > 0 {
+		l := m.ended[len(m.ended)-1]
+		m.ended = m.ended[:len(m.ended)-1]
+		if l.closed || l.exited.IsZero() {
+			continue
+		}
+		m.readLast(l, cgroup.Full)
+		if !l.limited {
+			l.limited = true
+			m.ledger.SetLimits(l.segment, l.group.Limits())
+		}
+		if err := m.watch.Wait(0, m.happened); err != nil {
+			return // told by the loop's own wait
 		}
 	}
-	m.readLast(l)
 }
 
 // onlyZombie reports whether the one process that the kernel lists is the one
@@ -259,15 +280,11 @@ func (m *meter) onlyZombie(l *live) bool {
 	return err == nil && l.pidfd < 0 && len(pids) == 1 && pids[0] == l.pid
 }
 
-// readLast reads everything of a container that has ended.
-func (m *meter) readLast(l *live) {
-	err := l.group.Read(&l.sample, cgroup.Full)
+// readLast reads a container that has ended, or may have.
+func (m *meter) readLast(l *live, tier cgroup.Tier) {
+	err := l.group.Read(&l.sample, tier)
 	if l.net != nil {
 		_ = l.net.ReadNow(&l.sample) // gone: the last values stand
-	}
-	if !l.limited {
-		l.limited = true
-		m.ledger.SetLimits(l.segment, l.group.Limits())
 	}
 	m.book(l, err)
 }
@@ -281,7 +298,7 @@ func (m *meter) close(l *live, now time.Time) {
 		l.exited, l.look = time.Time{}, now
 		return // somebody joined in the meantime
 	}
-	m.readLast(l)
+	m.readLast(l, cgroup.Fast)
 	m.drop(l, l.exited)
 }
 
@@ -300,7 +317,7 @@ func (m *meter) vanish(l *live, now time.Time) {
 			_ = l.net.ReadNow(&l.sample)
 			m.ledger.Advance(l.segment, &l.sample)
 		}
-		m.know(l.id).gap(m, l.segment, cimeter.Gap{From: l.read, To: now, Reason: cimeter.GapMissedEnd})
+		m.ledger.SegmentGap(l.segment, cimeter.Gap{From: l.read, To: now, Reason: cimeter.GapMissedEnd})
 	}
 	m.drop(l, end)
 }
@@ -311,7 +328,7 @@ func (m *meter) drop(l *live, end time.Time) {
 	delete(m.tokens, l.token)
 	m.know(l.id).ended(m, l, end)
 	if key := l.segment.BuildKey(); key != "" {
-		m.checkpoint(key, end)
+		m.changed(key, time.Now())
 	}
 }
 

@@ -36,6 +36,9 @@ type meter struct {
 	gauges gauges
 	// unsettled are those of lives that something is still to be found out about.
 	unsettled []*live
+	// ended are those whose last process has just ended: their counters of CPU
+	// and network are read, the others not yet.
+	ended []*live
 
 	mu    sync.Mutex
 	inbox []func()
@@ -115,6 +118,7 @@ func (m *meter) loop(ctx context.Context) error {
 		if err := m.watch.Wait(m.settle(now, next).Sub(now), m.happened); err != nil {
 			return err
 		}
+		m.readEnded()
 		m.takeInbox()
 	}
 	return nil
@@ -160,8 +164,9 @@ func (m *meter) rescan(now time.Time) {
 func (m *meter) round(now time.Time) {
 	before := m.gauges.cpu()
 	m.rounds++
-	if err := m.nets.Refresh(); err != nil {
-		m.gauges.readErrors.Add(1)
+	select {
+	case m.refresh <- struct{}{}:
+	default: // the last one still waits for the kernel
 	}
 	for i := 0; i < len(m.lives); i++ {
 		l := m.lives[i]
@@ -177,6 +182,7 @@ func (m *meter) round(now time.Time) {
 			if err := m.watch.Wait(0, m.happened); err != nil {
 				break // told by the loop's own wait
 			}
+			m.readEnded()
 		}
 	}
 	m.compact()
@@ -211,7 +217,10 @@ func (m *meter) sample(l *live, tier cgroup.Tier) {
 		l.limited = true
 		m.ledger.SetLimits(l.segment, l.group.Limits())
 	}
-	if l.pidfd < 0 && err == nil {
+	switch {
+	case errors.Is(err, cimeter.ErrGone):
+		m.vanish(l, time.Now()) // no event told
+	case l.pidfd < 0 && err == nil:
 		m.check(l, time.Now(), true) // no descriptor tells of its end
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/tally"
 )
@@ -26,8 +27,8 @@ type writer struct {
 
 	mu          sync.Mutex
 	queue       []*cimeter.Record
-	checkpoints map[string][]byte // latest state of each build; nil: drop it
-	failing     error             // why the disk takes nothing, nil when it does
+	checkpoints map[string]*attrib.Snapshot // latest state of each build; nil: drop it
+	failing     error                       // why the disk takes nothing, nil when it does
 	wake        chan struct{}
 }
 
@@ -38,7 +39,7 @@ func newWriter(r Records, t *tally.Table, log *slog.Logger) *writer {
 		failures:    t.Value(catalog.AgentRecordWriteFailures),
 		dropped:     t.Value(catalog.AgentDropped, "disk"),
 		pending:     t.Value(catalog.AgentRecordsPending),
-		checkpoints: make(map[string][]byte),
+		checkpoints: make(map[string]*attrib.Snapshot),
 		wake:        make(chan struct{}, 1),
 	}
 }
@@ -58,7 +59,7 @@ func (w *writer) put(r *cimeter.Record) {
 }
 
 // checkpoint hands over the state of a running build; only the latest counts.
-func (w *writer) checkpoint(key string, state []byte) {
+func (w *writer) checkpoint(key string, state *attrib.Snapshot) {
 	w.mu.Lock()
 	w.checkpoints[key] = state
 	w.mu.Unlock()
@@ -148,12 +149,7 @@ func (w *writer) flush() error {
 			w.recovered()
 			return nil
 		}
-		var err error
-		if state == nil {
-			err = w.records.DropCheckpoint(key)
-		} else {
-			err = w.records.Checkpoint(key, state)
-		}
+		err := w.keep(key, state)
 		if err != nil && !errors.Is(err, cimeter.ErrNotFound) {
 			w.mu.Lock()
 			if _, newer := w.checkpoints[key]; !newer {
@@ -163,6 +159,19 @@ func (w *writer) flush() error {
 			return w.failed(err)
 		}
 	}
+}
+
+// keep writes a checkpoint, or drops it when there is no state.
+func (w *writer) keep(key string, state *attrib.Snapshot) error {
+	if state == nil {
+		return w.records.DropCheckpoint(key)
+	}
+	b, err := state.Marshal()
+	if err != nil {
+		w.log.Error("build not checkpointed", "build", key, "err", err)
+		return nil // it will not be better the next time
+	}
+	return w.records.Checkpoint(key, b)
 }
 
 // taken removes r, which is on disk, from the queue; put may have dropped it.
@@ -175,9 +184,9 @@ func (w *writer) taken(r *cimeter.Record) {
 	w.pending.Set(float64(len(w.queue)))
 }
 
-// nextCheckpoint takes one checkpoint out. A dropped one of a record that still
-// waits for the disk stays: until then the checkpoint is all there is.
-func (w *writer) nextCheckpoint() (key string, state []byte, ok bool) {
+// nextCheckpoint takes one checkpoint out. It is called when all records are on
+// disk: until then the checkpoint of a finished build is all there is of it.
+func (w *writer) nextCheckpoint() (key string, state *attrib.Snapshot, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, state = range w.checkpoints {
