@@ -52,6 +52,7 @@ var layers = map[string]row{
 	"internal/ci/woodpecker": {layer: pure, ours: []string{"internal/ci"}},
 	"internal/counter":       {layer: pure},
 	"internal/display":       {layer: pure},
+	"internal/filter":        {layer: pure},
 	"internal/summary":       {layer: pure, ours: []string{"internal/display"}},
 	"internal/tally":         {layer: pure, ours: []string{"internal/catalog"}},
 
