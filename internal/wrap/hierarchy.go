@@ -49,8 +49,11 @@ func readHierarchies(proc string) ([]hierarchy, error) {
 
 // meteringControllers are the v1 controllers whose files are read. cpu is not
 // one of them: without a quota of its own its cpu.stat has nothing to say, and
-// a cpu cgroup would change how the command competes for the processors.
-var meteringControllers = [...]string{"cpuacct", "memory", "blkio", "pids"}
+// a cpu cgroup would change how the command competes for the processors. Nor is
+// blkio: it does not see what is written through the page cache (v1 has no
+// cgroup writeback), and forgets what a cgroup below did once that is removed
+// (block/blk-cgroup-rwstat.c sums over those that are there).
+var meteringControllers = [...]string{"cpuacct", "memory", "pids"}
 
 // matchHierarchies joins proc/self/cgroup
 //

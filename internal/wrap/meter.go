@@ -76,8 +76,9 @@ func newMeter(s source, t time.Time) *meter {
 	}
 }
 
-// watch samples until stop is closed.
-func (m *meter) watch(stop <-chan struct{}) {
+// watch samples until stop is closed. Before the first sample it calls begun:
+// what is in no hurry and not worth doing beside a command that is over at once.
+func (m *meter) watch(stop <-chan struct{}, begun func()) {
 	t := time.NewTimer(firstInterval)
 	defer t.Stop()
 	for n := 1; ; n++ {
@@ -85,6 +86,9 @@ func (m *meter) watch(stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-t.C:
+		}
+		if n == 1 {
+			begun()
 		}
 		var s cimeter.Sample
 		m.source.sample(&s, n%fullEvery == 0)
@@ -138,21 +142,22 @@ type groups struct {
 	open   []Group
 	nest   *nest
 	limits *cimeter.Limits
+	io     bool // block IO is counted by them
 }
 
 func (g *groups) sample(s *cimeter.Sample, full bool) {
 	for _, o := range g.open {
 		var one cimeter.Sample
 		if o.Read(&one, full) == nil {
-			merge(s, &one)
+			merge(s, &one, g.io)
 		}
 	}
 }
 
-// last adds the block IO that wait4 tells where no controller counts any.
+// last adds the block IO that wait4 tells where no controller counts all of it.
 func (g *groups) last(s, late *cimeter.Sample, e ending) {
 	g.sample(s, true)
-	if _, ok := s.Counter(cimeter.IOReadBytes); !ok && e.err == nil {
+	if !g.io && e.err == nil {
 		e.spent.setIO(late)
 	}
 }
@@ -165,10 +170,19 @@ func (g *groups) close() {
 
 func (g *groups) left() int { return g.nest.processes() }
 
-// merge sets in s what only o has.
-func merge(s, o *cimeter.Sample) {
+// isIO reports whether c counts block IO.
+func isIO(c cimeter.Counter) bool {
+	switch c {
+	case cimeter.IOReadBytes, cimeter.IOWriteBytes, cimeter.IOReadOperations, cimeter.IOWriteOperations:
+		return true
+	}
+	return false
+}
+
+// merge sets in s what only o has, its block IO only with io.
+func merge(s, o *cimeter.Sample, io bool) {
 	for c := range cimeter.NumCounters {
-		if v, ok := o.Counter(c); ok {
+		if v, ok := o.Counter(c); ok && (io || !isIO(c)) {
 			if _, has := s.Counter(c); !has {
 				s.SetCounter(c, v)
 			}

@@ -31,6 +31,7 @@ type nest struct {
 	places []place
 	self   selfMove
 	onV1   bool     // CPU time is counted by the v1 controller
+	io     bool     // block IO is counted by the io controller of a unified hierarchy
 	missed []string // what could not be made, for people
 }
 
@@ -60,10 +61,12 @@ func (n *nest) paths() []string {
 // has reports whether the nest covers controller, by v1 or by a unified
 // hierarchy that has it.
 func (n *nest) has(controller string) bool {
-	return slices.ContainsFunc(n.places, func(p place) bool {
-		return slices.Contains(p.controllers, controller) ||
-			p.unified && slices.Contains(words(filepath.Join(p.made, "cgroup.controllers")), controller)
-	})
+	return slices.ContainsFunc(n.places, func(p place) bool { return p.hasController(controller) })
+}
+
+func (p *place) hasController(name string) bool {
+	return slices.Contains(p.controllers, name) ||
+		p.unified && slices.Contains(words(filepath.Join(p.made, "cgroup.controllers")), name)
 }
 
 // countsCPU reports whether the nest counts CPU time: by cpuacct on v1, by the
@@ -118,6 +121,7 @@ func makeNest(hs []hierarchy, name string) (*nest, error) {
 		n.remove()
 		return nil, fmt.Errorf("make a cgroup: %s", why(n.missed, "none that counts CPU time"))
 	}
+	n.io = slices.ContainsFunc(n.places, func(p place) bool { return p.unified && p.hasController("io") })
 	return n, nil
 }
 

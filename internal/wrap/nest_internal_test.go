@@ -99,13 +99,13 @@ func TestChooseParent(t *testing.T) {
 			},
 			own: "/u/a", want: "/", with: all,
 		},
-		"not out of a run around that has no controllers": {
+		"beside the inner cgroup of a run around that has no controllers": {
 			make: func(f map[string]string) {
 				cg(f, ".", "io memory pids", "io memory pids", "")
 				cg(f, "cimeter-run-1-2-3", "", "", "")
 				cg(f, "cimeter-run-1-2-3/main", "", "", "1 "+self)
 			},
-			own: "/cimeter-run-1-2-3/main", want: "/cimeter-run-1-2-3/main",
+			own: "/cimeter-run-1-2-3/main", want: "/cimeter-run-1-2-3",
 		},
 		"no controllers at all": {
 			make: func(f map[string]string) { cg(f, ".", "", "", self); cg(f, "a", "", "", self) },

@@ -10,15 +10,15 @@ import (
 // commandStage names the only stage of a run that names none.
 const commandStage = "command"
 
-// makeRecord renders the account of a run that ended at end.
-func makeRecord(o *Options, m *meter, limits *cimeter.Limits, inner []cimeter.Stage, e ending, end time.Time, left int) cimeter.Record {
+// makeRecord renders the account of a run that ended at end and spent u.
+func makeRecord(o *Options, m *meter, u cimeter.Usage, limits *cimeter.Limits, inner []cimeter.Stage, e ending, end time.Time, left int) cimeter.Record {
 	wall := end.Sub(m.started)
 	start := m.started.UTC().Round(0)
 	r := cimeter.Record{
 		Schema: cimeter.RecordSchema, Build: identify(o, m.started),
 		StartedAt: start, EndedAt: start.Add(wall),
 		Result: result(e), Complete: left == 0, Gaps: []cimeter.Gap{},
-		Limits: limits, Usage: m.usage(wall), Trace: m.tracer.Trace(),
+		Limits: limits, Usage: u, Trace: m.tracer.Trace(),
 	}
 	if left > 0 {
 		r.Gaps = append(r.Gaps, cimeter.Gap{From: r.EndedAt, To: r.EndedAt, Reason: cimeter.GapMissedEnd})

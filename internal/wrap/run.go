@@ -92,11 +92,12 @@ func Run(o Options) (*Report, error) {
 		} else {
 			t.began(c.pid)
 		}
-		if nst != nil {
-			nst.sweep(ns)
-		}
-		box.sweep(ns)
-		m.watch(stop)
+		m.watch(stop, func() {
+			if nst != nil {
+				nst.sweep(ns)
+			}
+			box.sweep(ns)
+		})
 	}()
 	e := <-c.done
 	end := time.Now()
@@ -114,11 +115,15 @@ func Run(o Options) (*Report, error) {
 	if dropped > 0 {
 		rep.Missed = append(rep.Missed, fmt.Sprintf("%d stages of runs inside", dropped))
 	}
-	if whole := m.usage(end.Sub(started)); !believable(&whole, inner) {
+	whole := m.usage(end.Sub(started))
+	if !believable(&whole, inner) {
 		rep.Missed = append(rep.Missed, "stages of runs inside (they claim more than was spent)")
 		inner = nil
 	}
-	rep.Record = makeRecord(&o, m, limits, inner, e, end, rep.Left)
+	if !reconcile(&whole, inner, nst != nil && nst.io) {
+		rep.Missed = append(rep.Missed, "disk by stage (runs inside counted it otherwise)")
+	}
+	rep.Record = makeRecord(&o, m, whole, limits, inner, e, end, rep.Left)
 	if nested {
 		rep.miss("stage in the run around", outer.put(rep.Record.Stages))
 	}
@@ -158,21 +163,35 @@ func (o *Options) open(n *nest, rep *Report) *groups {
 		rep.miss(missedCgroup, errNotJoined)
 		return nil
 	}
-	g := &groups{nest: n}
+	g := &groups{nest: n, io: n.io}
+	var errs []error
 	for _, p := range n.paths() {
 		one, l, err := o.Open(p)
 		if err != nil {
-			rep.miss(missedCgroup, err)
-			g.close()
-			return nil
+			errs = append(errs, err)
+			continue
 		}
 		g.open = append(g.open, one)
 		if l != (cimeter.Limits{}) {
 			g.limits = tighter(g.limits, l)
 		}
 	}
+	// One that cannot be read costs no more than what only it counts.
+	var s cimeter.Sample
+	g.sample(&s, false)
+	if _, ok := s.Counter(cimeter.CPUTotal); !ok {
+		rep.miss(missedCgroup, append(errs, errNoCPU)[0])
+		g.close()
+		return nil
+	}
+	if _, ok := s.Gauge(cimeter.MemoryCurrent); !ok && len(errs) > 0 && n.has("memory") {
+		rep.miss("memory", errs[0])
+	}
 	return g
 }
+
+// errNoCPU says that the cgroups are there but tell no CPU time.
+var errNoCPU = errors.New("the cgroup tells no CPU time")
 
 var errNotJoined = errors.New("the command could not be put into its cgroup")
 

@@ -363,7 +363,8 @@ func TestRun_Counts(t *testing.T) {
 		f := filepath.Join(t.TempDir(), "f")
 		rep, out := metered(t, "sh", "-c", "unset "+asProgram+"; exec "+exe+" helper-write "+f+" "+strconv.Itoa(written))
 		need(t, out == "<nil>\n", "a file system with direct IO, not "+strings.TrimSpace(out))
-		if b := rep.Record.Usage.IOBytes; b != nil && b.Write != written {
+		// The new file is a block or two of the file system's own.
+		if b := rep.Record.Usage.IOBytes; b == nil || b.Write < written || b.Write > written+64<<10 {
 			t.Errorf("IO %+v, want %d written", b, written)
 		}
 	})

@@ -24,6 +24,7 @@ const DirVariable = "CIMETER_RUN_DIR"
 const (
 	maxStages    = 200
 	maxStageFile = 64 << 10
+	maxStageIO   = 1 << 55 // bytes: of so many stages the sum still fits 64 bits
 )
 
 // mailbox is the folder of a run in which inner runs leave their stages.
@@ -168,6 +169,8 @@ func decodeStage(b []byte) (cimeter.Stage, error) {
 		return cimeter.Stage{}, fmt.Errorf("stage that ends before it starts: %w", cimeter.ErrInvalid)
 	case u.WallSeconds < 0 || u.CPUSeconds.Total.Value < 0 || u.CPUSeconds.User.Value < 0 || u.CPUSeconds.System.Value < 0:
 		return cimeter.Stage{}, fmt.Errorf("stage with a usage below 0: %w", cimeter.ErrInvalid)
+	case u.IOBytes != nil && max(u.IOBytes.Read, u.IOBytes.Write) > maxStageIO:
+		return cimeter.Stage{}, fmt.Errorf("stage with block IO of %d and %d bytes: want at most %d: %w", u.IOBytes.Read, u.IOBytes.Write, uint64(maxStageIO), cimeter.ErrInvalid)
 	}
 	s.Boundary, s.Alongside = cimeter.BoundaryContainer, false
 	return s, nil
@@ -176,23 +179,15 @@ func decodeStage(b []byte) (cimeter.Stage, error) {
 // restName is the stage of what a run with inner runs spent outside of them.
 const restName = "rest"
 
-// What is too little to be a stage of its own.
-const (
-	restCPU  = 0.01    // seconds
-	restWall = 0.1     // seconds
-	restIO   = 1 << 16 // bytes
-)
-
 // rest returns what of total, spent from start to end, none of stages spent;
-// false when it is not worth a stage. Only amounts can be told apart: memory
-// and rates of the rest are not known.
+// false when that is nothing. Only amounts can be told apart: memory and rates
+// of the rest are not known.
 func rest(total *cimeter.Usage, stages []cimeter.Stage, start, end time.Time) (cimeter.Usage, bool) {
 	u := cimeter.Usage{
-		WallSeconds: total.WallSeconds - covered(stages, start, end).Seconds(),
+		WallSeconds: max(0, total.WallSeconds-covered(stages, start, end).Seconds()),
 		CPUSeconds:  total.CPUSeconds, CPUPeriods: total.CPUPeriods, CPUThrottledPeriods: total.CPUThrottledPeriods,
 		CPUThrottledSeconds: total.CPUThrottledSeconds, OOMKills: total.OOMKills, OOMKillsNested: total.OOMKillsNested,
 	}
-	u.WallSeconds = max(0, u.WallSeconds)
 	if total.IOBytes != nil {
 		u.IOBytes = &cimeter.ReadWrite[uint64]{Read: total.IOBytes.Read, Write: total.IOBytes.Write}
 	}
@@ -212,9 +207,70 @@ func rest(total *cimeter.Usage, stages []cimeter.Stage, start, end time.Time) (c
 		lessCount(&u.OOMKillsNested, s.OOMKillsNested)
 		lessPair(u.IOBytes, s.IOBytes)
 		lessPair(u.IOOperations, s.IOOperations)
+		if u.IOBytes != nil && s.IOBytes == nil {
+			u.IOBytes, u.IOOperations = nil, nil // part of it is an unknown part of theirs
+		}
 	}
-	io := u.IOBytes != nil && (u.IOBytes.Read >= restIO || u.IOBytes.Write >= restIO)
-	return u, u.CPUSeconds.Total.Value >= restCPU || u.WallSeconds >= restWall || io
+	io := u.IOBytes != nil && *u.IOBytes != cimeter.ReadWrite[uint64]{}
+	return u, u.CPUSeconds.Total.Value > 0 || u.WallSeconds > 0 || io
+}
+
+// reconcile raises total to what stages, that are part of it, add up to: the
+// two were read at different instants and by different means, v1 tells no kills
+// below a cgroup, and nobody tells what a process spent that was never waited
+// for. With controlled, total has its block IO from a controller, which misses
+// none; stages with more then have it from elsewhere (wait4, by a user who may
+// make no cgroup), and what cannot be compared is taken out of them: false.
+func reconcile(total *cimeter.Usage, stages []cimeter.Stage, controlled bool) bool {
+	var sum cimeter.Usage
+	var read, write uint64
+	var cores float64
+	for i := range stages {
+		u := &stages[i].Usage
+		moreSeconds(&sum.CPUSeconds.Total, u.CPUSeconds.Total)
+		moreSeconds(&sum.CPUSeconds.User, u.CPUSeconds.User)
+		moreSeconds(&sum.CPUSeconds.System, u.CPUSeconds.System)
+		moreCount(&sum.OOMKillsNested, u.OOMKills)
+		moreCount(&sum.OOMKillsNested, u.OOMKillsNested)
+		if u.CPUCores != nil {
+			cores = max(cores, u.CPUCores.Max)
+		}
+		if u.IOBytes != nil {
+			read, write = read+u.IOBytes.Read, write+u.IOBytes.Write
+		}
+	}
+	c, s := &total.CPUSeconds, &sum.CPUSeconds
+	if c.Total.Known {
+		c.Total.Value = max(c.Total.Value, s.Total.Value)
+	}
+	if c.Total.Known && c.User.Known && c.System.Known {
+		// The modes add up to the total before and after.
+		c.User.Value = min(max(c.User.Value, s.User.Value), c.Total.Value)
+		c.System.Value = c.Total.Value - c.User.Value
+		if more := s.System.Value - c.System.Value; more > 0 {
+			c.System.Value += more
+			c.User.Value = max(0, c.User.Value-more)
+		}
+	}
+	if k := sum.OOMKillsNested; k.Value > total.OOMKillsNested.Value {
+		total.OOMKillsNested = k
+	}
+	if total.CPUCores != nil { // a stage's intervals are not the total's
+		total.CPUCores.Max = max(total.CPUCores.Max, cores)
+	}
+	io := total.IOBytes
+	switch {
+	case io == nil || read <= io.Read && write <= io.Write:
+		return true
+	case !controlled:
+		io.Read, io.Write = max(io.Read, read), max(io.Write, write)
+		return true
+	}
+	for i := range stages {
+		u := &stages[i].Usage
+		u.IOBytes, u.IOOperations, u.IOBytesPerSecond, u.IOOperationsPerSecond = nil, nil, nil, nil
+	}
+	return false
 }
 
 // covered returns how much of start to end lies in at least one stage.
@@ -256,6 +312,14 @@ func lessSeconds(a *cimeter.Opt[float64], b cimeter.Opt[float64]) {
 
 func lessCount(a *cimeter.Opt[uint64], b cimeter.Opt[uint64]) {
 	a.Value -= min(a.Value, b.Value)
+}
+
+func moreSeconds(a *cimeter.Opt[float64], b cimeter.Opt[float64]) {
+	a.Value, a.Known = a.Value+b.Value, a.Known || b.Known
+}
+
+func moreCount(a *cimeter.Opt[uint64], b cimeter.Opt[uint64]) {
+	a.Value, a.Known = a.Value+b.Value, a.Known || b.Known
 }
 
 func lessPair(a, b *cimeter.ReadWrite[uint64]) {

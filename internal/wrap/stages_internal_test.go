@@ -162,8 +162,8 @@ func TestRest(t *testing.T) {
 			t.Errorf("got %+v", u)
 		}
 	})
-	t.Run("next to nothing is no stage", func(t *testing.T) {
-		if u, some := rest(&total, []cimeter.Stage{stageAt("a", 0, 10*time.Second, 4.995)}, epoch, end); some {
+	t.Run("nothing is no stage", func(t *testing.T) {
+		if u, some := rest(&total, []cimeter.Stage{stageAt("a", 0, 10*time.Second, 5)}, epoch, end); some {
 			t.Errorf("got %+v", u)
 		}
 	})

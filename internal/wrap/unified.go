@@ -51,7 +51,11 @@ func chooseParent(h hierarchy) (parent string, controllers []string) {
 		} else if len(can) > 0 && len(controllers) == 0 {
 			parent, controllers = dir, can
 		}
-		if at == "/" || limited(dir) || strings.HasPrefix(filepath.Base(dir), prefix) {
+		outer := strings.HasPrefix(filepath.Base(dir), prefix)
+		if outer && len(controllers) == 0 && writable(dir) {
+			return dir, nil // beside the inner cgroup, where it is with controllers, too
+		}
+		if at == "/" || limited(dir) || outer {
 			return parent, controllers
 		}
 	}
