@@ -123,3 +123,29 @@ func counters(path string) ([]string, error) {
 	}
 	return files, nil
 }
+
+// mounts is a shell script that makes a cgroup what is mounted at root, in the
+// hierarchies that an agent meters; both are made where they do not exist.
+func mounts(cgroup, root string) (script string, err error) {
+	v2, err := testdocker.V2()
+	if err != nil {
+		return "", err
+	}
+	hierarchies := []string{"memory", "cpu", "cpuacct", "pids", "blkio", "unified"}
+	if v2 {
+		hierarchies = []string{""}
+	}
+	for _, h := range hierarchies {
+		if _, err := os.Stat(filepath.Join(cgroupRoot, h, "cgroup.procs")); err != nil {
+			continue // not mounted
+		}
+		from, to := filepath.Join(cgroupRoot, h, cgroup), filepath.Join(root, h)
+		for _, dir := range []string{from, to} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return "", err
+			}
+		}
+		script += "mount --bind " + from + " " + to + "\n"
+	}
+	return script, nil
+}

@@ -167,15 +167,22 @@ var (
 )
 
 // startAgent starts an agent inside the daemon's network namespace and waits
-// until it is ready.
+// until it is ready. Its cgroup root is the daemon's parent cgroup: what other
+// containers the machine has is not to be measured.
 func startAgent(b *testing.B, d *testdocker.Daemon, program string) *agent {
 	b.Helper()
 	dir := b.TempDir()
-	config := filepath.Join(dir, "cimeter.yml")
-	if err := os.WriteFile(config, []byte("agent:\n  grace: 3s\n"), 0o600); err != nil {
+	root, config := filepath.Join(dir, "cgroup"), filepath.Join(dir, "cimeter.yml")
+	if err := os.WriteFile(config, []byte("agent:\n  grace: 3s\n  cgroup_root: "+root+"\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	cmd := d.Command(program, "agent", "--listen", "127.0.0.1:0", "--docker", d.Host(), "--data", filepath.Join(dir, "data"), "--config", config)
+	script, err := mounts(d.CgroupParent(), root)
+	if err != nil {
+		b.Fatal(err)
+	}
+	// The mounts are in a namespace of the agent's own, which goes with it.
+	cmd := d.Command("unshare", "--mount", "sh", "-ec", script+`exec "$@"`, "sh",
+		program, "agent", "--listen", "127.0.0.1:0", "--docker", d.Host(), "--data", filepath.Join(dir, "data"), "--config", config)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GOTRACEBACK=all"}
 	a := &agent{
 		process: start(b, cmd, cmd.StderrPipe),
