@@ -9,6 +9,10 @@
 // and the command runs all the same. It never logs and never stores or shows a
 // command line or a variable that is not on its allow-list.
 //
+// When this process is killed (SIGKILL), the kernel kills the command too, as
+// whoever kills it means the command; what the command started goes on. A later
+// run removes the cgroups and folders that are left behind.
+//
 // The entry point is [Run]. One run at a time in a process: signals, the
 // subreaper flag and the standard descriptors belong to the process.
 package wrap

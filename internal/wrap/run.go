@@ -78,6 +78,7 @@ func Run(o Options) (*Report, error) {
 		return nil, startError(o.Command[0], err)
 	}
 	rep.Missed = append(rep.Missed, missed...)
+	standAside()
 	sig.forward(c)
 	letGo(inherited)
 
@@ -107,8 +108,8 @@ func Run(o Options) (*Report, error) {
 	if c.pidfd >= 0 {
 		_ = unix.Close(c.pidfd)
 	}
+	rep.Left, rep.Status = settled(m.source.left), e.status
 	m.finish(e, end)
-	rep.Left, rep.Status = m.source.left(), e.status
 	m.source.close()
 
 	inner, dropped := box.take()
@@ -131,6 +132,17 @@ func Run(o Options) (*Report, error) {
 		return rep, e.err
 	}
 	return rep, nil
+}
+
+// settled returns how many processes are left, some 30 ms after the first look
+// where there are any: what the command's end ends is given the time to.
+func settled(left func() int) int {
+	n := left()
+	for wait := time.Millisecond; n > 0 && wait <= 16*time.Millisecond; wait *= 2 {
+		time.Sleep(wait)
+		n = left()
+	}
+	return n
 }
 
 // prepare makes cgroups for the command, nil when it is to be metered by its

@@ -74,6 +74,28 @@ func (s *signals) end() {
 	<-s.done
 }
 
+// standAside moves this process out of the process group that it shares with
+// the command, so that a signal to the whole group reaches the command once, and
+// not a second time from here. What is sent to this process alone is passed on
+// as before, and a killed group leaves somebody to tell the tale.
+//
+// It stays where its parent is of another group, as a shell with job control
+// is: that waits for this process to stop with the command on Ctrl-Z. There a
+// command gets a signal to the group, but for those of the terminal, twice, as
+// it does from timeout(1).
+func standAside() {
+	parent := os.Getppid()
+	if parent <= 0 { // in another pid namespace
+		return
+	}
+	if group, err := unix.Getpgid(parent); err != nil || group != unix.Getpgrp() {
+		return
+	}
+	// A terminal may stop whoever writes to it from the background.
+	signal.Ignore(syscall.SIGTTOU)
+	_ = unix.Setpgid(0, 0)
+}
+
 // signal sends sig to the command. It may be gone already; its pidfd then
 // keeps the signal from whoever has its number now.
 func (c *child) signal(sig syscall.Signal) {

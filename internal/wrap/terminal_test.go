@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cimeter/cimeter"
 )
 
 // openTerminal returns both ends of a pseudo-terminal (pts(4)).
@@ -63,5 +66,49 @@ func TestRun_Terminal(t *testing.T) {
 	}
 	if r := readReport(t, file).Record; r.Result != "success" {
 		t.Errorf("result %s, want the run to outlive Ctrl-C", r.Result)
+	}
+}
+
+// TestRun_JobControl has a shell with job control stop the command by Ctrl-Z
+// and bring it back: it must see the job stop, and the command must go on.
+func TestRun_JobControl(t *testing.T) {
+	control, terminal := openTerminal(t)
+	cmd, file := prepare(t, "sh", "-c", "echo ready; read line; exit $line")
+	sh := exec.Command("sh", "-c", `set -m; "$@"; echo "stopped $(($? - 128))"; fg >/dev/null; echo "ended $?"`, "sh")
+	sh.Args = append(sh.Args, cmd.Path)
+	sh.Args = append(sh.Args, cmd.Args[1:]...)
+	sh.Env = cmd.Env
+	sh.Stdin, sh.Stdout, sh.Stderr = terminal, terminal, terminal
+	sh.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := sh.Start(); err != nil {
+		t.Fatal(err)
+	}
+	terminal.Close()
+	out := bufio.NewScanner(control)
+	until := func(want string) {
+		t.Helper()
+		var seen []string
+		for out.Scan() {
+			if strings.Contains(out.Text(), want) {
+				return
+			}
+			seen = append(seen, out.Text())
+		}
+		t.Fatalf("the terminal shows %q, want %q", seen, want)
+	}
+	until("ready")
+	if _, err := control.Write([]byte{26}); err != nil { // Ctrl-Z
+		t.Fatal(err)
+	}
+	until(fmt.Sprintf("stopped %d", syscall.SIGTSTP))
+	if _, err := control.WriteString("6\n"); err != nil {
+		t.Fatal(err)
+	}
+	until("ended 6")
+	if err := sh.Wait(); err != nil {
+		t.Error(err)
+	}
+	if r := readReport(t, file).Record; r.Stages[0].ExitCode != cimeter.Some(6) || !r.Complete {
+		t.Errorf("exit code %v, complete %v", r.Stages[0].ExitCode, r.Complete)
 	}
 }
