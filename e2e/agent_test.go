@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,14 +28,28 @@ import (
 // emulated guest's sake; nothing waits longer than it has to.
 const patience = 2 * time.Minute
 
-// agent is a process of `cimeter agent` beside a machine's daemon.
+// place is where an agent runs: a machine with a daemon, or a bare one.
+type place interface {
+	Host() string                                  // address of the engine
+	Command(name string, args ...string) *exec.Cmd // inside its network
+	Dial(ctx context.Context, network, addr string) (net.Conn, error)
+	Cgroups() []string // of containers that there still are, for messages
+}
+
+// agent is a process of `cimeter agent` at a place.
 type agent struct {
 	t      *testing.T
-	m      *machine
+	m      place
 	client *http.Client
 	data   string
 	config string
 	log    *logBuffer
+	// Set before start: another address of the engine, a command that runs the
+	// agent (it must become it by exec), and that the agent is not ready at
+	// first.
+	engine  string
+	wrapper []string
+	unready bool
 
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when cmd has ended
@@ -43,7 +59,15 @@ type agent struct {
 
 // startAgent starts an agent beside the machine's daemon, inside its network
 // namespace, and waits until it is ready. config is the text of its file.
-func startAgent(t *testing.T, m *machine, config string) *agent {
+func startAgent(t *testing.T, m place, config string) *agent {
+	t.Helper()
+	a := newAgent(t, m, config)
+	a.start()
+	return a
+}
+
+// newAgent is startAgent without the start.
+func newAgent(t *testing.T, m place, config string) *agent {
 	t.Helper()
 	dir := t.TempDir()
 	a := &agent{
@@ -53,7 +77,6 @@ func startAgent(t *testing.T, m *machine, config string) *agent {
 	if err := os.WriteFile(a.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.start()
 	t.Cleanup(func() {
 		if t.Failed() && a.cmd != nil {
 			a.tell()
@@ -105,7 +128,30 @@ const clock = "15:04:05.000"
 // start starts the process and waits until it is ready.
 func (a *agent) start() {
 	a.t.Helper()
-	cmd := a.m.Command(agentProgram(a.t), "agent", "--listen", "127.0.0.1:0", "--docker", a.m.Host(), "--data", a.data, "--config", a.config)
+	a.launch()
+	if a.unready {
+		return
+	}
+	a.eventually("the agent is ready", func() error {
+		_, err := a.get("/readyz")
+		return err
+	})
+}
+
+// command is the agent's command line.
+func (a *agent) command() *exec.Cmd {
+	engine := a.engine
+	if engine == "" {
+		engine = a.m.Host()
+	}
+	line := append(slices.Clone(a.wrapper), agentProgram(a.t), "agent", "--listen", "127.0.0.1:0", "--docker", engine, "--data", a.data, "--config", a.config)
+	return a.m.Command(line[0], line[1:]...)
+}
+
+// launch starts the process and waits until it listens.
+func (a *agent) launch() {
+	a.t.Helper()
+	cmd := a.command()
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
 	out, err := cmd.StderrPipe()
 	if err != nil {
@@ -139,10 +185,6 @@ func (a *agent) start() {
 	case <-time.After(patience):
 		a.t.Fatalf("the agent does not say that it listens:\n%s", a.log)
 	}
-	a.eventually("the agent is ready", func() error {
-		_, err := a.get("/readyz")
-		return err
-	})
 }
 
 // listening finds the address in the agent's log.
@@ -205,7 +247,7 @@ func (a *agent) get(path string) ([]byte, error) {
 // keys lists the keys of all records, newest first.
 func (a *agent) keys() ([]string, error) {
 	var keys []string
-	for next := "/api/v1/builds"; next != ""; {
+	for next := "/api/v1/builds?limit=100"; next != ""; {
 		b, err := a.get(next)
 		if err != nil {
 			return nil, err
@@ -222,13 +264,8 @@ func (a *agent) keys() ([]string, error) {
 		for _, r := range page.Builds {
 			keys = append(keys, r.Key)
 		}
-		switch {
-		case page.Next == "":
-			next = ""
-		case strings.HasPrefix(page.Next, "/"):
-			next = page.Next
-		default:
-			next = "/api/v1/builds?after=" + url.QueryEscape(page.Next)
+		if next = page.Next; next != "" {
+			next = "/api/v1/builds?limit=100&cursor=" + url.QueryEscape(next)
 		}
 	}
 	return keys, nil

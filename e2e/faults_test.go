@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -156,13 +154,7 @@ func agentTerminated(t *testing.T, m *machine) {
 	r := a.await(j.Key())
 	checkStage(t, &r, "step_script", j)
 
-	rounds := 3
-	if s := os.Getenv("CIMETER_TEST_LOOPS"); s != "" {
-		var err error
-		if rounds, err = strconv.Atoi(s); err != nil {
-			t.Fatalf("CIMETER_TEST_LOOPS: %v", err)
-		}
-	}
+	rounds := loops(t, 3)
 	rnd := rand.New(rand.NewPCG(seed(t), 0))
 	c := account{want: map[string]time.Duration{j.Key(): total(j)}}
 	for i := range rounds {
