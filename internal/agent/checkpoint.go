@@ -7,10 +7,14 @@ import "time"
 // is the disk's work.
 const checkpointEvery = 30 * time.Second
 
-// changed notes that something of a build ended or began: it is checkpointed at
-// the next round, and at once when it never was.
+// promptParts is up to how many parts a build is checkpointed whenever one of
+// them begins or ends. One with more, which no CI system makes of a usual job,
+// waits for the next round: the work of writing all of it grows with them.
+const promptParts = 64
+
+// changed notes that something of a build ended or began.
 func (m *meter) changed(key string, now time.Time) {
-	if _, known := m.due[key]; !known {
+	if _, known := m.due[key]; !known || m.ledger.Parts(key) <= promptParts {
 		m.checkpoint(key, now)
 		return
 	}

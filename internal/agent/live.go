@@ -310,19 +310,23 @@ func (m *meter) vanish(l *live, now time.Time) {
 	}
 	end := l.exited
 	if end.IsZero() {
-		// The last processes ended and the runtime was done before the meter
-		// could read: only what the last reading showed is known.
+		// The last process ended and the runtime was done before the meter
+		// could read: of the counters, what the last reading showed is known.
 		end = now
 		if l.net != nil {
 			_ = l.net.ReadNow(&l.sample)
 			m.ledger.Advance(l.segment, &l.sample)
 		}
-		m.ledger.SegmentGap(l.segment, cimeter.Gap{From: l.read, To: now, Reason: cimeter.GapMissedEnd})
 	}
 	m.drop(l, end)
 }
 
+// drop ends a container's segment at end. What its last reading did not show is
+// marked.
 func (m *meter) drop(l *live, end time.Time) {
+	if l.read.Before(end) {
+		m.ledger.SegmentGap(l.segment, cimeter.Gap{From: l.read, To: end, Reason: cimeter.GapMissedEnd})
+	}
 	m.ledger.Close(l.segment, end, cimeter.Opt[int]{})
 	m.release(l)
 	delete(m.tokens, l.token)

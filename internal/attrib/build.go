@@ -32,6 +32,7 @@ type BuildState struct {
 	Disputed   int // containers that claimed this build and were refused
 	Evidence   []Evidence
 	Segments   int             // started so far
+	Resumed    bool            // taken up from a checkpoint
 	Containers map[string]bool // containers that exist
 }
 

@@ -89,7 +89,7 @@ func (l *Ledger) Restore(state []byte, t time.Time) error {
 		b.restored = append(b.restored, &s)
 	}
 	b.gap(cimeter.Gap{From: b.Ticked, To: t, Reason: cimeter.GapAgentRestart})
-	b.Ticked = t
+	b.Ticked, b.Resumed = t, true
 	l.builds[key] = b
 	return nil
 }

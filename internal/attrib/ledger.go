@@ -26,6 +26,14 @@ func New(o Options) *Ledger {
 	return &Ledger{opts: o, builds: make(map[string]*build), finished: make(map[string]time.Time)}
 }
 
+// Parts returns the number of parts that a running build's checkpoint holds.
+func (l *Ledger) Parts(key string) int {
+	if b := l.builds[key]; b != nil {
+		return len(b.parts)
+	}
+	return 0
+}
+
 // Builds returns the number of running builds.
 func (l *Ledger) Builds() int { return len(l.builds) }
 
@@ -48,6 +56,13 @@ func (l *Ledger) Open(container, path string, inode uint64, t time.Time, fromBir
 // Advance books what the segment spent since its last sample.
 func (l *Ledger) Advance(s *Segment, sample *cimeter.Sample) {
 	var d counter.Delta
+	if !s.data.Baseline.FromBirth && s.data.Baseline.Has == 0 {
+		for c := range cimeter.NumCounters {
+			if v, ok := sample.Counter(c); ok {
+				s.before.Set(c, v)
+			}
+		}
+	}
 	s.data.Baseline.Advance(sample, &d)
 	resumed := s.resumed
 	s.resumed = false
@@ -170,7 +185,14 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 	} else if s.data.Ended.After(b.Ended) {
 		b.Ended = s.data.Ended
 	}
-	if !s.data.Baseline.FromBirth {
+	switch {
+	case s.data.Baseline.FromBirth:
+	case b.Resumed:
+		// It began after the checkpoint that the build was taken up from: what it
+		// has used is on no account yet, and in no counter of this process.
+		p.Account.Total.Add(&s.before)
+		b.Account.Total.Add(&s.before)
+	default:
 		b.gap(cimeter.Gap{To: s.data.Started, Reason: cimeter.GapBeforeAgent})
 		if p.Segment == 0 {
 			b.tell(Evidence{Kind: "missed"})

@@ -393,16 +393,20 @@ func TestLedger_checkpoint(t *testing.T) {
 		t.Fatal("not resumed")
 	}
 	m.Abandon(at(10))
+	born := m.Open("born", "/born", 9, at(10), false) // while nobody looked
+	m.Advance(born, cpu(4, 10))
+	mustBind(t, m, born, at(10), identity("k", "fourth", cimeter.RoleBuild))
+	m.Close(born, at(11), cimeter.Some(0))
 	m.Advance(s, cpu(6, 10)) // 5 s while nobody looked
 	m.Tick(at(11), cimeter.Opt[uint64]{})
 	m.Advance(s, cpu(7, 10))
 	m.Close(s, at(12), cimeter.Some(0))
-	for _, c := range []string{"done", "running", "lost"} {
+	for _, c := range []string{"done", "running", "lost", "born"} {
 		m.Gone(c)
 	}
 	r := only(t, m, at(20))
-	near(t, "cpu", r.Usage.CPUSeconds.Total.Value, 2+7+0.5)
-	if r.Complete || len(r.Stages) != 3 || len(r.Gaps) != 2 {
+	near(t, "cpu", r.Usage.CPUSeconds.Total.Value, 2+7+0.5+4)
+	if r.Complete || len(r.Stages) != 4 || len(r.Gaps) != 2 {
 		t.Errorf("complete %v, %d stages, gaps %+v", r.Complete, len(r.Stages), r.Gaps)
 	}
 	near(t, "second", r.Stages[1].Usage.CPUSeconds.Total.Value, 7)

@@ -18,6 +18,7 @@ type Segment struct {
 	// earlier process may have shown it already.
 	resumed bool
 	gaps    []cimeter.Gap // noted before it was bound
+	before  counter.Delta // not from birth: what its first sample showed
 }
 
 // SegmentState is what a checkpoint keeps of a segment that runs.
