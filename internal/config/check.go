@@ -123,8 +123,10 @@ func wanted(check string) string {
 		return "HOST:PORT with a port from 0 to 65535, such as :9808"
 	case "path":
 		return "an absolute path"
-	case "url":
+	case "url", "address":
 		return "an http or https URL without user and password"
+	case "optionalpath":
+		return "an absolute path"
 	case "docker":
 		return "unix:///path or tcp://HOST:PORT"
 	case "label":
@@ -154,6 +156,10 @@ func (d *decoder) text(path, s string, tag reflect.StructTag) {
 		ok = strings.HasPrefix(s, "/") && !strings.Contains(s, "\x00")
 	case "url":
 		ok = s == "" && !strings.HasSuffix(path, "]") || validURL(s)
+	case "address":
+		ok = s == "" || validURL(s)
+	case "optionalpath":
+		ok = s == "" || strings.HasPrefix(s, "/") && !strings.Contains(s, "\x00")
 	case "docker":
 		ok = validDocker(s)
 	case "label":

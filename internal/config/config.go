@@ -26,6 +26,9 @@ type Config struct {
 	Agent         Agent   `yaml:"agent" doc:"Metering of the builds on this machine."`
 	Metrics       Metrics `yaml:"metrics" doc:"Bounds of what is exported."`
 	Records       Records `yaml:"records" doc:"Bounds of the records kept on this machine. The oldest go first."`
+	Server        Server  `yaml:"server" doc:"The server that an agent sends its records to."`
+	Access        Access  `yaml:"access" doc:"Who may use a server."`
+	Store         Store   `yaml:"store" doc:"Where a server keeps its builds."`
 }
 
 // Log says what is logged and how.
@@ -91,6 +94,29 @@ type Records struct {
 	MaxRecords int   `yaml:"max_records" min:"10" max:"10000000" doc:"Most records that are kept."`
 }
 
+// Server says where an agent sends its records to, and as whom.
+type Server struct {
+	URL           string        `yaml:"url" check:"address" doc:"Address of the server, such as https://cimeter.example.com. Without one nothing is sent."`
+	TokenFile     string        `yaml:"token_file" check:"optionalpath" doc:"File of the token that the server knows this agent by; $CIMETER_SERVER_TOKEN wins over it. It is read before each request. Must not be readable by everybody."`
+	CAFile        string        `yaml:"ca_file" check:"optionalpath" doc:"PEM file of the authorities that may sign the server's certificate. Default: the system's."`
+	Heartbeat     time.Duration `yaml:"heartbeat" min:"1s" max:"10m" doc:"Time between two heartbeats, which tell the server what runs now."`
+	SpoolMaxBytes Bytes         `yaml:"spool_max_bytes" min:"1MiB" max:"1TiB" doc:"Most bytes of the records that wait for the server on this machine. The oldest go first."`
+}
+
+// Access says who may use a server.
+type Access struct {
+	TokensFile string `yaml:"tokens_file" check:"optionalpath" doc:"File of the tokens that may read or push, one a line: read or push, a name, and the token's SHA-256. Must not be readable by everybody."`
+	Public     bool   `yaml:"public" doc:"Let everybody read. Without it only those with a token may, unless the listener is on a loopback address."`
+}
+
+// Store says where a server keeps its builds.
+type Store struct {
+	DatabaseFile string        `yaml:"database_file" check:"optionalpath" doc:"File of the URL of a PostgreSQL, postgres://USER:PASSWORD@HOST/DATABASE; --database and $CIMETER_DATABASE win over it. Default: an SQLite file in the directory of data. Must not be readable by everybody."`
+	KeepBuilds   time.Duration `yaml:"keep_builds" min:"1h" max:"87600h" doc:"How long builds are kept."`
+	KeepTotals   time.Duration `yaml:"keep_totals" min:"24h" max:"262800h" doc:"How long the totals of days are kept."`
+	MaxBytes     Bytes         `yaml:"max_bytes" auto:"true" min:"16MiB" max:"16TiB" doc:"Most bytes of the store. The oldest builds go first. auto: no bound but their age."`
+}
+
 // Default returns the settings that hold where nothing else is said. Machine is
 // empty: Load fills in the host's name.
 func Default() Config {
@@ -111,6 +137,8 @@ func Default() Config {
 		},
 		Metrics: Metrics{SeriesBudget: 20000},
 		Records: Records{MaxBytes: 256 << 20, MaxRecords: 10000},
+		Server:  Server{Heartbeat: 5 * time.Second, SpoolMaxBytes: 256 << 20},
+		Store:   Store{KeepBuilds: 400 * 24 * time.Hour, KeepTotals: 5 * 365 * 24 * time.Hour},
 	}
 }
 

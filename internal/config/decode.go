@@ -247,7 +247,7 @@ func (d *decoder) scalar(path, text string, v reflect.Value, tag reflect.StructT
 
 // shownFor hides the part of a URL that may hold a password.
 func shownFor(tag reflect.StructTag, text string) string {
-	if c := tag.Get("check"); c == "url" || c == "docker" {
+	if c := tag.Get("check"); c == "url" || c == "address" || c == "docker" {
 		text = withoutUser(text)
 	}
 	return shown(text)

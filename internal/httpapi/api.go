@@ -1,16 +1,20 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/wire"
 )
 
 // Store is what the routes of builds read. Its methods are called by many
@@ -43,6 +47,13 @@ type Options struct {
 	// Report is told of what no client is told: unexpected errors and panics,
 	// with the route and not the path. nil: nobody is.
 	Report func(route string, err error)
+	// Ingest takes what agents send. nil: nothing is taken.
+	Ingest Ingest
+	// Access says who may use a route. nil: everybody may, as on a listener
+	// that has its own authentication.
+	Access *Access
+	// Answered is told of every answer. nil: nobody is.
+	Answered func(route string, status int)
 }
 
 // API serves the routes.
@@ -55,6 +66,8 @@ type API struct {
 type route struct {
 	path   string // with a last slash: everything below it
 	handle func(http.ResponseWriter, *http.Request) error
+	post   bool // answers POST; else GET and HEAD
+	role   Role // that may use it
 }
 
 const buildsPath = "/api/v1/builds"
@@ -63,22 +76,23 @@ const buildsPath = "/api/v1/builds"
 func New(o Options) *API {
 	a := &API{o: o}
 	a.routes = []route{
-		{"/healthz", a.healthz},
-		{"/readyz", a.readyz},
-		{"/version", a.version},
+		{path: "/healthz", handle: a.healthz},
+		{path: "/readyz", handle: a.readyz},
+		{path: "/version", handle: a.version},
 	}
 	if o.Store != nil {
-		a.routes = append(a.routes, route{buildsPath, a.builds}, route{buildsPath + "/", a.build})
+		a.routes = append(a.routes, route{path: buildsPath, handle: a.builds, role: Read}, route{path: buildsPath + "/", handle: a.build, role: Read})
 	}
 	if o.Running != nil {
-		a.routes = append(a.routes, route{"/api/v1/running", a.running})
+		a.routes = append(a.routes, route{path: "/api/v1/running", handle: a.running, role: Read})
 	}
 	if o.Metrics != nil {
-		a.routes = append(a.routes, route{"/metrics", func(w http.ResponseWriter, r *http.Request) error {
+		a.routes = append(a.routes, route{path: "/metrics", role: Read, handle: func(w http.ResponseWriter, r *http.Request) error {
 			o.Metrics.ServeHTTP(w, r)
 			return nil
 		}})
 	}
+	a.routes = append(a.routes, a.ingestRoutes()...)
 	return a
 }
 
@@ -117,6 +131,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	rt, ok := a.find(r.URL.Path)
 	tw := &trackedWriter{ResponseWriter: w}
+	if a.o.Answered != nil {
+		defer func() { a.o.Answered(rt.path, tw.code()) }()
+	}
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -130,16 +147,23 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if tw.wrote {
 			panic(http.ErrAbortHandler) // the client must not take half an answer for a whole one
 		}
-		writeProblem(w, problem{Status: http.StatusInternalServerError})
+		writeProblem(tw, problem{Status: http.StatusInternalServerError})
 	}()
 	switch {
 	case !ok:
 		writeProblem(tw, problem{Status: http.StatusNotFound, Detail: "no such path"})
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case rt.post && r.Method != http.MethodPost:
+		h.Set("Allow", "POST")
+		writeProblem(tw, problem{Status: http.StatusMethodNotAllowed, Detail: "want POST"})
+	case !rt.post && r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		writeProblem(tw, problem{Status: http.StatusMethodNotAllowed, Detail: "want GET or HEAD"})
 	default:
-		if err := rt.handle(tw, r); err != nil {
+		err := a.o.Access.check(tw, r, rt.role)
+		if err == nil {
+			err = rt.handle(tw, r)
+		}
+		if err != nil {
 			a.fail(tw, rt.path, err)
 		}
 	}
@@ -156,6 +180,11 @@ func (a *API) fail(w *trackedWriter, path string, err error) {
 	switch {
 	case errors.As(err, &p):
 		writeProblem(w, *p)
+	case errors.Is(err, ErrBusy):
+		w.Header().Set("Retry-After", strconv.Itoa(1+rand.IntN(busySeconds)))
+		writeProblem(w, problem{Status: http.StatusTooManyRequests, Detail: "busy: want the same again after a while"})
+	case errors.Is(err, wire.ErrTooLarge):
+		writeProblem(w, problem{Status: http.StatusRequestEntityTooLarge, Detail: err.Error()})
 	case errors.Is(err, cimeter.ErrNotFound):
 		writeProblem(w, problem{Status: http.StatusNotFound, Detail: err.Error()})
 	case errors.Is(err, cimeter.ErrInvalid):
@@ -210,16 +239,22 @@ func writeJSON(w http.ResponseWriter, contentType string, status int, v any) err
 	return nil
 }
 
-// trackedWriter knows whether an answer has begun.
+// trackedWriter knows whether an answer has begun, and with which status.
 type trackedWriter struct {
 	http.ResponseWriter
-	wrote bool
+	wrote  bool
+	status int
 }
 
 func (w *trackedWriter) WriteHeader(status int) {
 	w.wrote = true
+	if w.status == 0 {
+		w.status = status
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
+
+func (w *trackedWriter) code() int { return cmp.Or(w.status, http.StatusOK) }
 
 func (w *trackedWriter) Write(b []byte) (int, error) {
 	w.wrote = true

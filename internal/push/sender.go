@@ -38,7 +38,7 @@ type SenderOptions struct {
 	URL    string                 // http or https, without user and password
 	Token  func() (string, error) // asked before each request, so that a new token needs no restart; "" sends none
 	CAFile string                 // PEM of the authorities that may sign the server's certificate; "" is the system's
-	Agent  string                 // User-Agent
+	Agent  string                 // tells this agent from all others: spool.Spool.ID
 	// Transport carries the requests; nil is one with time limits and CAFile.
 	Transport http.RoundTripper
 }
@@ -137,8 +137,9 @@ func (s *Sender) post(ctx context.Context, path, contentType, encoding string, b
 	if encoding != "" {
 		r.Header.Set("Content-Encoding", encoding)
 	}
+	r.Header.Set("User-Agent", "cimeter")
 	if s.o.Agent != "" {
-		r.Header.Set("User-Agent", s.o.Agent)
+		r.Header.Set(wire.AgentHeader, s.o.Agent)
 	}
 	if s.o.Token != nil {
 		token, err := s.o.Token()

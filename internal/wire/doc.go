@@ -37,6 +37,9 @@ const (
 	HeartbeatPath = "/api/v1/heartbeat"
 )
 
+// AgentHeader names the agent that sends, as its heartbeats do.
+const AgentHeader = "Cimeter-Agent"
+
 // Bounds of a batch. A sender keeps to MaxSendBytes, so that the bound on the
 // ratio, which begins above it, never meets an honest one.
 const (

@@ -14,7 +14,7 @@ const (
 	maxKeyBytes  = 512
 	maxNameBytes = 1024
 	maxURLBytes  = 4096
-	maxStages    = 4096
+	maxStages    = 1000
 	maxListed    = 1024 // gaps, verdicts
 	maxSteps     = 2048 // of the trace
 )

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/tally"
+	"github.com/cimeter/cimeter/internal/wire"
+)
+
+const (
+	maxAgents   = 20_000 // ten times the fleet that is aimed for
+	maxFleet    = 50_000 // running builds that are kept, over all agents
+	missedBeats = 3      // after so many an agent counts as away
+	keepAway    = 24 * time.Hour
+	forgetEvery = time.Minute
+)
+
+// Agent is what the server knows of one agent.
+type Agent struct {
+	wire.Heartbeat
+	SeenAt time.Time
+	Away   bool // it missed three heartbeats: what it said last is old
+}
+
+type agent struct {
+	beat wire.Heartbeat
+	seen time.Time
+}
+
+// fleet is what the agents say, in memory: it is told anew every few seconds.
+type fleet struct {
+	known, running, dropped *tally.Value
+
+	mu     sync.Mutex
+	agents map[string]*agent
+	builds int
+}
+
+func (a *agent) away(now time.Time) bool {
+	return now.Sub(a.seen).Seconds() > missedBeats*a.beat.IntervalSeconds+1
+}
+
+// Heartbeat implements [httpapi.Ingest].
+func (s *Server) Heartbeat(h wire.Heartbeat) {
+	s.heartbeats.Add(1)
+	now := s.o.Now()
+	f := &s.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.agents[h.Agent]
+	if a == nil {
+		if len(f.agents) >= maxAgents {
+			f.dropped.Add(1)
+			return
+		}
+		a = &agent{}
+		f.agents[h.Agent] = a
+	}
+	f.builds -= len(a.beat.Running)
+	if room := max(0, maxFleet-f.builds); len(h.Running) > room {
+		h.Running = h.Running[:room]
+	}
+	a.beat, a.seen = h, now
+	f.builds += len(h.Running)
+	f.show(now)
+}
+
+// show counts the agents that are not away, and their builds. f.mu is held.
+func (f *fleet) show(now time.Time) {
+	agents, builds := 0, 0
+	for _, a := range f.agents {
+		if !a.away(now) {
+			agents++
+			builds += len(a.beat.Running)
+		}
+	}
+	f.known.Set(float64(agents))
+	f.running.Set(float64(builds))
+}
+
+// Agents returns what every agent said last, by machine.
+func (s *Server) Agents() []Agent {
+	now := s.o.Now()
+	s.fleet.mu.Lock()
+	defer s.fleet.mu.Unlock()
+	all := make([]Agent, 0, len(s.fleet.agents))
+	for _, a := range s.fleet.agents {
+		all = append(all, Agent{Heartbeat: a.beat, SeenAt: a.seen, Away: a.away(now)})
+	}
+	slices.SortFunc(all, func(a, b Agent) int { return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Agent, b.Agent)) })
+	return all
+}
+
+// forget drops agents that have been away for long.
+func (s *Server) forget(ctx context.Context) {
+	tick := time.NewTicker(forgetEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := s.o.Now()
+		s.fleet.mu.Lock()
+		for id, a := range s.fleet.agents {
+			if now.Sub(a.seen) > keepAway {
+				s.fleet.builds -= len(a.beat.Running)
+				delete(s.fleet.agents, id)
+			}
+		}
+		s.fleet.show(now)
+		s.fleet.mu.Unlock()
+	}
+}
