@@ -43,6 +43,12 @@ type Agent struct {
 // machine starts in the time that an engine may take for one.
 const maxInspections = 1024
 
+// nice is the nice value of the process. It runs for moments, but on a machine
+// whose builds keep all CPUs busy it must run at once: 10 ms after the last
+// process of a container its counters are gone. It is the whole process because
+// its threads wait for each other (locks, the garbage collector).
+const nice = -10
+
 // New opens what an agent reads. It fails when there is no cgroup hierarchy to
 // meter or to watch; a container engine may come later.
 func New(o Options, log *slog.Logger) (*Agent, error) {
@@ -106,6 +112,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.watch.Close()
 	defer a.host.Close()
 	defer a.nets.Close()
+	if err := a.procs.SetNice(nice); err != nil {
+		a.log.Info("metering at normal priority: ends of containers on a busy machine may be missed", "err", err)
+	}
 	if err := a.host.BlockIO(); err != nil {
 		a.wakeBlockIO(err)
 	}

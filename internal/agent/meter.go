@@ -3,13 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/cgroup"
-	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/watch"
 )
 
@@ -90,20 +88,8 @@ func (m *meter) begin(now time.Time) {
 	m.started.Store(true)
 }
 
-// meterNice is the nice value of the meter's thread. It runs for moments, but on a
-// machine whose builds keep all CPUs busy it must run at once: 10 ms after the
-// last process of a container its counters are gone.
-const meterNice = -10
-
 // loop meters until ctx ends.
 func (m *meter) loop(ctx context.Context) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := process.SetThreadNice(meterNice); err != nil {
-		m.log.Info("metering at normal priority: ends of containers on a busy machine may be missed", "err", err)
-	} else {
-		defer process.SetThreadNice(0)
-	}
 	next := time.Now()
 	for ctx.Err() == nil {
 		now := time.Now()
