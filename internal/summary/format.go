@@ -86,9 +86,11 @@ func perSecond(v float64) string {
 	return rate(v/u) + " " + in + "/s"
 }
 
-// seconds writes a duration: 0.34 s, 5.8 s, 4 m 12 s, 2 h 05 m.
+// seconds writes a duration: 4.21 ms, 0.34 s, 5.8 s, 4 m 12 s, 2 h 05 m.
 func seconds(v float64) string {
 	switch {
+	case v > 0 && v < 0.0995:
+		return sig3(v*1000) + " ms"
 	case v < 0.9995:
 		return strconv.FormatFloat(v, 'f', 2, 64) + " s"
 	case v < 59.95:

@@ -58,6 +58,9 @@ func usedCPU(r *cimeter.Record) string {
 		return "CPU " + dash
 	}
 	s := sig3(total) + " s CPU"
+	if total > 0 && total < 0.0995 {
+		s = sig3(total*1000) + " ms CPU"
+	}
 	if r.Usage.CPUCores == nil {
 		return s
 	}

@@ -3,7 +3,9 @@ package summary
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
@@ -14,6 +16,9 @@ type TextOptions struct {
 	UTF8  bool   // the locale is UTF-8; else the text is ASCII
 	Width int    // columns; at least 80, more widens the column of stages up to 40
 	URL   string // the build's page, as the last line; it alone may be longer than Width
+	// Machine is what the machine has: bars are drawn against it where the build
+	// had no limit of its own. Absent: they are left out there.
+	Machine cimeter.Limits
 }
 
 // maxRows bounds the rows of stages, and maxNotes those after the totals: what
@@ -182,26 +187,34 @@ func (t *text) bars() {
 	}
 	cores := r.Usage.CPUCores
 	limit, limited := cpuLimit(r)
+	if !limited {
+		limit = t.o.Machine.CPUCores.Value
+	}
 	switch {
 	case cores == nil:
 		t.line("  CPU     %s", dash)
-	case limited && limit > 0:
-		t.line("  CPU     %s %3.0f %% of %s cores, max %.2f", bar(cores.Avg/limit), 100*cores.Avg/limit, short(limit), cores.Max)
+	case limit > 0:
+		t.line("  CPU     %s %3.0f %% of %s, max %.2f", t.bar(cores.Avg/limit), 100*cores.Avg/limit, inCores(limit), cores.Max)
 	default:
 		t.line("  CPU     avg %.2f, max %.2f cores", cores.Avg, cores.Max)
 	}
 	p := peak(&r.Usage)
 	limit, limited = memoryLimit(r)
+	machine := known(t.o.Machine.MemoryBytes).Value
 	switch {
 	case !p.Known:
 		t.line("  memory  %s", dash)
 	case limited && limit > 0:
-		t.line("  memory  %s %3.0f %% of %s (peak)", bar(p.Value/limit), 100*p.Value/limit, size(limit))
+		t.line("  memory  %s %3.0f %% of %s (peak)", t.bar(p.Value/limit), 100*p.Value/limit, size(limit))
+	case machine > 0:
+		t.line("  memory  %s peak %s of %s", t.bar(p.Value/machine), size(p.Value), size(machine))
 	default:
 		t.line("  memory  %s (peak)", size(p.Value))
 	}
 	t.labelled("disk", ioParts(&r.Usage))
-	t.labelled("net", strings.Split(netLine(&r.Usage), "; "))
+	if s := netLine(&r.Usage); s != "" {
+		t.labelled("net", strings.Split(s, "; "))
+	}
 	if s := circumstances(r); len(s) > 0 {
 		for i := range s {
 			s[i] = strings.Join(strings.Fields(s[i]), " ")
@@ -224,10 +237,23 @@ func (t *text) labelled(label string, parts []string) {
 	}
 }
 
-// bar draws a share of 0 to 1 in 40 columns and its brackets.
-func bar(share float64) string {
-	n := min(40, max(0, int(share*40)))
-	return "[" + strings.Repeat("#", n) + strings.Repeat(" ", 40-n) + "]"
+// bar draws a share of 0 to 1 in 40 columns and its brackets, in eighths of a
+// column where there are characters for them.
+func (t *text) bar(share float64) string {
+	eighths := int(math.Round(min(1, max(0, share)) * 40 * 8))
+	full, last := strings.Repeat("#", eighths/8), ""
+	if t.o.UTF8 {
+		full, last = strings.Repeat("█", eighths/8), [...]string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}[eighths%8]
+	}
+	return "[" + full + last + strings.Repeat(" ", 40-eighths/8-utf8.RuneCountInString(last)) + "]"
+}
+
+// inCores is: 1 core, 1.5 cores.
+func inCores(n float64) string {
+	if n == 1 {
+		return "1 core"
+	}
+	return short(n) + " cores"
 }
 
 // identity is: build-and-test #4242 on ci-7 (docker-1), 4 m 13 s, queued 3.1 s.
@@ -251,6 +277,9 @@ func identity(r *cimeter.Record) string {
 	}
 	if w := wall(&r.Usage, r.StartedAt, r.EndedAt); w.Known {
 		parts = append(parts, seconds(w.Value))
+	}
+	if len(r.Stages) == 1 && r.Stages[0].ExitCode.Value != 0 {
+		parts = append(parts, fmt.Sprintf("exit %d", r.Stages[0].ExitCode.Value))
 	}
 	return strings.Join(parts, ", ")
 }

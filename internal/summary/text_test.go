@@ -140,12 +140,34 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// command is one that cimeter run metered on a machine without limits.
+func command() *cimeter.Record {
+	r := example()
+	r.Build = cimeter.Build{CI: "run", Name: "go", Machine: "ci-7"}
+	r.Limits, r.Coverage, r.QueuedAt = nil, cimeter.Opt[float64]{}, time.Time{}
+	r.Usage = row{time: 0.412, cpu: 0.0042, avg: 0.61, largest: 1, sd: -1, memory: 1023.4, disk: 30}.usage()
+	r.Usage.NetworkBytes = nil
+	r.Stages = []cimeter.Stage{{Name: "command", Attempt: 1, ExitCode: cimeter.Some(3), Usage: r.Usage}}
+	return r
+}
+
 const page = "https://cimeter.example.com/builds/gitlab/gitlab.example.com/4242"
 
 func TestText(t *testing.T) {
 	for name, r := range map[string]*cimeter.Record{"receipt": example(), "oom": killed(), "single": single(), "absent": absent(), "nothing": nothing()} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, name+".txt", text(t, r, summary.TextOptions{UTF8: true, URL: page}))
+		})
+	}
+}
+
+func TestText_Command(t *testing.T) {
+	machine := cimeter.Limits{CPUCores: cimeter.Some(2.0), MemoryBytes: cimeter.Some[uint64](8 << 30)}
+	for name, o := range map[string]summary.TextOptions{
+		"command": {UTF8: true, Machine: machine}, "command-ascii": {Machine: machine}, "command-unknown-machine": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, name+".txt", text(t, command(), o))
 		})
 	}
 }
