@@ -3,12 +3,15 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/cgroup"
@@ -86,13 +89,32 @@ func (c *runCmd) Run(e *env) error {
 // printRun prints the summary of a run.
 func printRun(w io.Writer, getenv func(string) string, rep *wrap.Report) error {
 	b := bufio.NewWriter(w)
-	err := summary.Text(b, &rep.Record, summary.TextOptions{UTF8: utf8Locale(getenv), Width: summary.Columns})
+	r := rep.Record
+	if rep.Left > 0 { // told in better words below
+		r.Complete, r.Gaps = true, nil
+	}
+	err := summary.Text(b, &r, summary.TextOptions{UTF8: utf8Locale(getenv), Width: summary.Columns, Machine: machineLimits()})
+	label := "  *"
+	if len(r.Stages) > 1 {
+		label = "left  "
+	}
 	if rep.Left == 1 {
-		fmt.Fprintln(b, "1 process was left running and was counted until now")
+		fmt.Fprintln(b, label, "1 process runs on: it was counted until now")
 	} else if rep.Left > 1 {
-		fmt.Fprintf(b, "%d processes were left running and were counted until now\n", rep.Left)
+		fmt.Fprintln(b, label, rep.Left, "processes run on: they were counted until now")
 	}
 	return errors.Join(err, b.Flush())
+}
+
+// machineLimits are the processors that this process may run on and the
+// machine's memory (sysinfo(2)).
+func machineLimits() cimeter.Limits {
+	l := cimeter.Limits{CPUCores: cimeter.Some(float64(runtime.NumCPU()))}
+	var s syscall.Sysinfo_t
+	if syscall.Sysinfo(&s) == nil {
+		l.MemoryBytes = cimeter.Some(uint64(s.Totalram) * uint64(s.Unit))
+	}
+	return l
 }
 
 // utf8Locale reports whether the locale's characters are UTF-8 (setlocale(3)).
@@ -137,11 +159,15 @@ type output struct {
 }
 
 // openOutput readies path. A plain file is made at the end, so that nobody ever
-// sees half of it.
+// sees half of it; what is there and is none (a device, a pipe) is written to,
+// and not waited for.
 func openOutput(path string) *output {
 	o := &output{path: path}
-	if strings.HasPrefix(path, "/dev/") {
-		o.file, o.err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if path == "" {
+		return o
+	}
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() && !fi.IsDir() {
+		o.file, o.err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
 	}
 	return o
 }
@@ -153,11 +179,13 @@ func (o *output) write(f func(io.Writer) error) error {
 	if o.file != nil {
 		return errors.Join(f(o.file), o.file.Close())
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(o.path), ".cimeter-*")
+	// Whoever may read it is for the umask to say, as with a shell's redirection.
+	name := filepath.Join(filepath.Dir(o.path), ".cimeter-"+rand.Text())
+	tmp, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(f(tmp), tmp.Chmod(0o644), tmp.Close())
+	err = errors.Join(f(tmp), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), o.path)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,6 +110,60 @@ func TestRun_Outputs(t *testing.T) {
 	}
 }
 
+// TestRun_OutputFiles holds that a file is there whole or not at all, readable
+// by whom the umask says, and that nothing about it changes how a run ends.
+func TestRun_OutputFiles(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(dir, "old")
+	for name, c := range map[string]struct {
+		path   string
+		missed bool
+	}{
+		"new":                        {path: filepath.Join(dir, "new")},
+		"there already":              {path: old},
+		"a pipe that nobody reads":   {path: fifo, missed: true},
+		"a full disk":                {path: "/dev/full", missed: true},
+		"a folder":                   {path: dir, missed: true},
+		"below what is not a folder": {path: filepath.Join(old, "x"), missed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(old, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			held, err := os.Open(old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			st, stderr := runProgram(t, nil, "--json", c.path, "--", "sh", "-c", "umask 077; exit 6")
+			if !st.Exited() || st.ExitStatus() != 6 || strings.Contains(stderr, "not written: "+c.path) != c.missed {
+				t.Errorf("wait status %#x, want exit 6; missed %v: %s", uint32(st), c.missed, stderr)
+			}
+			if b, err := io.ReadAll(held); string(b) != "old" || err != nil {
+				t.Errorf("a reader of the file that was there sees %q, %v", b, err)
+			}
+			if m, _ := filepath.Glob(filepath.Join(dir, ".*")); len(m) > 0 {
+				t.Errorf("left behind: %v", m)
+			}
+			if c.missed {
+				return
+			}
+			if r := runRecord(t, c.path); r.Result != "failed" {
+				t.Errorf("result %s", r.Result)
+			}
+			umask := syscall.Umask(0)
+			syscall.Umask(umask)
+			if fi, err := os.Stat(c.path); err != nil || fi.Mode() != os.FileMode(0o666&^umask) {
+				t.Errorf("mode %v, %v; want %v", fi.Mode(), err, os.FileMode(0o666&^umask))
+			}
+		})
+	}
+}
+
 func TestRun_StagesOfOneBuild(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "r.json")
 	st, stderr := runProgram(t, nil, "--json", record, "--", "sh", "-c",
@@ -136,7 +191,7 @@ func TestRun_StagesOfOneBuild(t *testing.T) {
 
 func TestRun_SaysWhatWasLeft(t *testing.T) {
 	_, stderr := runProgram(t, nil, "--", "sh", "-c", "sleep 1 >/dev/null 2>&1 &")
-	if !strings.Contains(stderr, "1 process was left running and was counted until now\n") {
+	if !strings.HasSuffix(stderr, "\n  * 1 process runs on: it was counted until now\n") || strings.Contains(stderr, "incomplete") {
 		t.Errorf("summary %q", stderr)
 	}
 }
