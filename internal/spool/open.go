@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -65,6 +66,18 @@ func (s *Spool) open() error {
 	}
 	if err := removeLeftovers(dead); err != nil {
 		return err
+	}
+	// What is set aside next is newer than what was.
+	list, err := os.ReadDir(dead)
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		if stem, _, _ := strings.Cut(f.Name(), "-"); len(stem) == 16 {
+			if seq, err := strconv.ParseUint(stem, 16, 63); err == nil {
+				s.next = max(s.next, seq+1)
+			}
+		}
 	}
 	// A killed process may have renamed an entry without syncing the directory.
 	if err := lock.Sync(); err != nil {
