@@ -318,6 +318,9 @@ func (m *meter) vanish(l *live, now time.Time) {
 			m.ledger.Advance(l.segment, &l.sample)
 		}
 	}
+	if l.read.Before(end) {
+		m.recover(l)
+	}
 	m.drop(l, end)
 }
 
