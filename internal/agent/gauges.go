@@ -3,7 +3,6 @@ package agent
 import (
 	"time"
 
-	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/tally"
