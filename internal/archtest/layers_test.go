@@ -55,19 +55,21 @@ var layers = map[string]row{
 	"internal/filter":        {layer: pure},
 	"internal/summary":       {layer: pure, ours: []string{"internal/display"}},
 	"internal/tally":         {layer: pure, ours: []string{"internal/catalog"}},
+	"internal/wire":          {layer: pure, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "zstd"},
 
 	"internal/cgroup": {layer: adapter, theirs: sys, whyTheir: "openat, statfs and pread of cgroup files"},
 	"internal/client": {layer: adapter, ours: []string{"internal/display"}},
 	"internal/docker": {layer: adapter,
 		theirs:   []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "github.com/containerd/errdefs"},
 		whyTheir: "the official client of the Docker Engine"},
-	"internal/httpapi": {layer: adapter, ours: []string{"internal/display", "internal/summary"}, mayLog: true /* hands http.Server its caller's logger */},
+	"internal/httpapi": {layer: adapter, ours: []string{"internal/display", "internal/filter", "internal/store", "internal/summary", "internal/wire"}, mayLog: true /* hands http.Server its caller's logger */},
 	"internal/httpapi/webconfig": {layer: adapter, mayLog: true, /* the toolkit asks for a logger; it gets one that discards */
 		theirs: []string{"github.com/prometheus/exporter-toolkit"}, whyTheir: "TLS and basic auth as all exporters have them"},
 	"internal/netns":             {layer: adapter, theirs: sys, whyTheir: "netlink"},
 	"internal/output/prometheus": {layer: adapter, ours: []string{"internal/catalog", "internal/tally"}},
 	"internal/process":           {layer: adapter, theirs: sys, whyTheir: "pidfd and capget"},
 	"internal/records":           {layer: adapter},
+	"internal/spool":             {layer: adapter},
 	"internal/watch":             {layer: adapter, theirs: sys, whyTheir: "inotify, pidfd and epoll"},
 
 	"internal/config":   {layer: support, theirs: []string{"go.yaml.in/yaml/v3"}, whyTheir: "the decoder of the file", mayLog: true /* Secret hides itself from slog */},
@@ -78,6 +80,8 @@ var layers = map[string]row{
 			"internal/attrib", "internal/catalog", "internal/cgroup", "internal/ci", "internal/docker", "internal/netns",
 			"internal/process", "internal/tally", "internal/watch",
 		}},
+	"internal/push": {layer: role, ours: []string{"internal/catalog", "internal/display", "internal/spool", "internal/tally", "internal/wire"}},
+	"internal/server": {layer: role, ours: []string{"internal/catalog", "internal/httpapi", "internal/store", "internal/tally", "internal/wire"}},
 	"internal/wrap": {layer: role, ours: []string{"internal/attrib", "internal/counter"}, theirs: sys, whyTheir: "clone into a cgroup, wait4, prctl"},
 
 	"cmd/cimeter": {layer: wiring,
