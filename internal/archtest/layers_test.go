@@ -80,9 +80,9 @@ var layers = map[string]row{
 			"internal/attrib", "internal/catalog", "internal/cgroup", "internal/ci", "internal/docker", "internal/netns",
 			"internal/process", "internal/tally", "internal/watch",
 		}},
-	"internal/push": {layer: role, ours: []string{"internal/catalog", "internal/display", "internal/spool", "internal/tally", "internal/wire"}},
+	"internal/push":   {layer: role, ours: []string{"internal/catalog", "internal/display", "internal/spool", "internal/tally", "internal/wire"}},
 	"internal/server": {layer: role, ours: []string{"internal/catalog", "internal/httpapi", "internal/store", "internal/tally", "internal/wire"}},
-	"internal/wrap": {layer: role, ours: []string{"internal/attrib", "internal/counter"}, theirs: sys, whyTheir: "clone into a cgroup, wait4, prctl"},
+	"internal/wrap":   {layer: role, ours: []string{"internal/attrib", "internal/counter"}, theirs: sys, whyTheir: "clone into a cgroup, wait4, prctl"},
 
 	"cmd/cimeter": {layer: wiring,
 		theirs:   []string{"github.com/alecthomas/kong", "github.com/prometheus/common/promslog", "golang.org/x/sys"},
