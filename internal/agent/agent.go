@@ -112,6 +112,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.watch.Close()
 	defer a.host.Close()
 	defer a.nets.Close()
+	defer a.meter.gauges.self.Close()
 	if err := a.procs.SetNice(nice); err != nil {
 		a.log.Info("metering at normal priority: ends of containers on a busy machine may be missed", "err", err)
 	}

@@ -11,7 +11,7 @@ import (
 // gauges are what the agent says of itself and of its machine.
 type gauges struct {
 	tally *tally.Table
-	procs *process.FS
+	self  *process.Self
 
 	containers, segmentsBirth, segmentsLate, segmentsMissed *tally.Value
 	reads, readsGone, readErrors, readsDegraded             *tally.Value
@@ -29,10 +29,10 @@ type gauges struct {
 	parents    map[string]*parent
 }
 
-func newGauges(t *tally.Table, procs *process.FS, machine string) gauges {
+func newGauges(t *tally.Table, self *process.Self, machine string) gauges {
 	return gauges{
 		tally:              t,
-		procs:              procs,
+		self:               self,
 		containers:         t.Value(catalog.AgentContainers),
 		segmentsBirth:      t.Value(catalog.AgentSegments, "birth"),
 		segmentsLate:       t.Value(catalog.AgentSegments, "late"),
@@ -65,7 +65,7 @@ func newGauges(t *tally.Table, procs *process.FS, machine string) gauges {
 
 // cpu returns the CPU time that the agent has used.
 func (g *gauges) cpu() time.Duration {
-	cpu, _, err := g.procs.Self()
+	cpu, err := g.self.CPU()
 	if err != nil {
 		return g.own
 	}
@@ -77,12 +77,9 @@ func (g *gauges) gap(reason string) { g.tally.Value(catalog.AgentGaps, reason).A
 // round brings everything up to date after a round that began with before of
 // the agent's CPU time used.
 func (g *gauges) round(m *meter, before time.Duration) {
-	cpu, resident, err := g.procs.Self()
-	if err == nil {
-		g.roundCPU.Add((cpu - before).Seconds())
-		g.ownCPU.Set(cpu.Seconds())
-		g.memory.Set(float64(resident))
-	}
+	cpu := g.cpu()
+	g.roundCPU.Add((cpu - before).Seconds())
+	g.ownCPU.Set(cpu.Seconds())
 	g.rounds.Add(1)
 	g.containers.Set(float64(len(m.lives)))
 	if d := m.host.Degraded(); d > g.degraded {
@@ -90,7 +87,10 @@ func (g *gauges) round(m *meter, before time.Duration) {
 		g.degraded = d
 	}
 	g.machineTime(m, cpu)
-	if m.rounds%m.opts.FullEvery == 0 {
+	if m.rounds%m.opts.FullEvery == 0 || m.rounds == 1 {
+		if resident, err := g.self.Resident(); err == nil {
+			g.memory.Set(float64(resident))
+		}
 		g.capture(m)
 	}
 }

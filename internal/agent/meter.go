@@ -44,9 +44,13 @@ type meter struct {
 }
 
 func newMeter(a *Agent) *meter {
+	self, err := a.procs.Self()
+	if err != nil {
+		a.log.Warn("own memory is not told", "err", err)
+	}
 	return &meter{
 		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known), due: make(map[string]time.Time),
-		gauges: newGauges(a.opts.Tally, a.procs, a.opts.Machine),
+		gauges: newGauges(a.opts.Tally, self, a.opts.Machine),
 	}
 }
 

@@ -29,12 +29,17 @@ type Group struct {
 	bad         uint32 // files whose latest read was bad, one bit each
 	gone        bool
 	lives       bool   // hybrid: processes have run in its folder of the v2 hierarchy
+	probes      uint8  // times it was looked whether they have
 	inactive    uint64 // bytes of inactive file pages, at the latest Full read
 	hasInactive bool
 	ticks       modes // of v1's cpuacct.stat, at the latest Full read
 	hasTicks    bool
 	told        modes // user and system time as they were given out last
 }
+
+// maxProbes is after how many Full readings without a process in the v2 folder of
+// a hybrid host it is no longer looked for one.
+const maxProbes = 8
 
 // maxHierarchies bounds the hierarchies of a host: five v1 controllers and v2.
 const maxHierarchies = 6

@@ -16,11 +16,11 @@ func (h *Host) MachineCPU() (total uint64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i := h.of("cpuacct"); i >= 0 && !h.hierarchies[i].v2 {
-		if v, err := h.machineCPU(h.hierarchies[i].dir+"/cpuacct.usage", parseNumber); err == nil {
+		if v, err := h.machineCPU(i, "/cpuacct.usage", parseNumber); err == nil {
 			return v, nil
 		}
 	} else if h.v2 >= 0 {
-		if v, err := h.machineCPU(h.hierarchies[h.v2].dir+"/cpu.stat", parseUsage); err == nil {
+		if v, err := h.machineCPU(h.v2, "/cpu.stat", parseUsage); err == nil {
 			return v, nil
 		}
 	}
@@ -35,10 +35,11 @@ func (h *Host) MachineCPU() (total uint64, err error) {
 	return total, nil
 }
 
-// machineCPU reads the root's file through a descriptor that is kept.
-func (h *Host) machineCPU(path string, parse func([]byte) (uint64, error)) (uint64, error) {
+// machineCPU reads a file of the root of a hierarchy through a descriptor that
+// is kept.
+func (h *Host) machineCPU(hierarchy int, name string, parse func([]byte) (uint64, error)) (uint64, error) {
 	if h.machine < 0 {
-		fd, starved, errno := h.openFile(unix.AT_FDCWD, path, syscall.O_RDONLY)
+		fd, starved, errno := h.openFile(unix.AT_FDCWD, h.hierarchies[hierarchy].dir+name, syscall.O_RDONLY)
 		if errno != 0 {
 			return 0, errno
 		}

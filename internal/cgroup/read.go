@@ -143,11 +143,16 @@ func (g *Group) anyRemoved() bool {
 
 // livesInV2 reports whether the pressure files of g say something: on a hybrid
 // host a group may have a folder in the v2 hierarchy that its processes are not
-// in. There, too, cpu.stat counts CPU time as soon as a process has run.
+// in. There, too, cpu.stat counts CPU time as soon as a process has run; where it
+// has not after some readings, none will.
 func (g *Group) livesInV2() bool {
 	if g.lives || g.h.layout == "v2" {
 		return true
 	}
+	if g.probes == maxProbes {
+		return false
+	}
+	g.probes++
 	b, errno := g.h.readPath(g.folder(g.h.v2) + "/cpu.stat")
 	if errno == 0 {
 		st, err := parseCPUStat(b)

@@ -127,26 +127,6 @@ func (fs *FS) IO(pid int) (IO, error) {
 	return io, nil
 }
 
-// Self returns what the calling process itself has used: its CPU time, user and
-// system, of all its threads (getrusage(2)), and the bytes it has resident.
-func (fs *FS) Self() (cpu time.Duration, residentBytes uint64, err error) {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0, 0, fmt.Errorf("read own CPU time: %w", err)
-	}
-	cpu = time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	var buf [128]byte
-	b, err := appendFile(buf[:0], fs.proc+"/self/statm", maxSmall)
-	if err != nil {
-		return cpu, 0, fmt.Errorf("read own memory: %w", kind(err))
-	}
-	pages, err := parseStatm(b)
-	if err != nil {
-		return cpu, 0, fmt.Errorf("parse own statm: %w", err)
-	}
-	return cpu, pages * uint64(unix.Getpagesize()), nil
-}
-
 // append appends at most limit bytes of a process's file to dst.
 func (fs *FS) append(dst []byte, pid int, name string, limit int) ([]byte, error) {
 	b, err := appendFile(dst, fs.proc+"/"+strconv.Itoa(pid)+"/"+name, limit)

@@ -168,19 +168,29 @@ func TestFS_IO(t *testing.T) {
 	}
 }
 
-func TestFS_Self(t *testing.T) {
-	fs := process.Open("")
-	before, resident, err := fs.Self()
+func TestSelf(t *testing.T) {
+	self, err := process.Open("").Self()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resident < 1<<20 || resident > 1<<30 {
-		t.Errorf("resident: got %d bytes, want some MiB", resident)
+	defer self.Close()
+	if resident, err := self.Resident(); err != nil || resident < 1<<20 || resident > 1<<30 {
+		t.Errorf("resident: got %d bytes, %v, want some MiB", resident, err)
+	}
+	before, err := self.CPU()
+	if err != nil {
+		t.Fatal(err)
 	}
 	burn(30e6)
-	after, _, err := fs.Self()
-	if err != nil || after-before < 30e6 {
+	if after, err := self.CPU(); err != nil || after-before < 30e6 {
 		t.Errorf("CPU time: got %v, %v, want at least 30ms", after-before, err)
+	}
+	if n := testing.AllocsPerRun(20, func() { self.CPU(); self.Resident() }); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+	self.Close()
+	if _, err := self.Resident(); err == nil {
+		t.Error("no error after Close")
 	}
 }
 

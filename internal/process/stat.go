@@ -118,9 +118,14 @@ func field(b []byte) (f, rest []byte) {
 func parseStatm(b []byte) (pages uint64, err error) {
 	_, rest := field(b)
 	f, _ := field(rest)
-	pages, err = strconv.ParseUint(string(f), 10, 50)
-	if err != nil {
+	if len(f) == 0 || len(f) > 15 {
 		return 0, fmt.Errorf("second field is no number of pages: %w", cimeter.ErrInvalid)
+	}
+	for _, c := range f {
+		if c < '0' || c > '9' {
+			return 0, fmt.Errorf("second field is no number of pages: %w", cimeter.ErrInvalid)
+		}
+		pages = pages*10 + uint64(c-'0')
 	}
 	return pages, nil
 }
