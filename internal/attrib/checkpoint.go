@@ -88,10 +88,29 @@ func (l *Ledger) Restore(state []byte, t time.Time) error {
 	for _, s := range c.Segments {
 		b.restored = append(b.restored, &s)
 	}
+	b.notAfter(t)
 	b.gap(cimeter.Gap{From: b.Ticked, To: t, Reason: cimeter.GapAgentRestart})
 	b.Ticked, b.Resumed = t, true
 	l.builds[key] = b
 	return nil
+}
+
+// notAfter moves times of a restored build that lie after t to it: the clock was
+// set back while nobody looked, and a time in the future makes a duration
+// negative and a build endless.
+func (b *build) notAfter(t time.Time) {
+	times := []*time.Time{&b.Started, &b.Ended, &b.Ticked}
+	for _, p := range b.parts {
+		times = append(times, &p.Started, &p.Ended, &p.Ticked)
+	}
+	for _, s := range b.restored {
+		times = append(times, &s.Started, &s.Ended)
+	}
+	for _, x := range times {
+		if x.After(t) {
+			*x = t
+		}
+	}
 }
 
 // Resume returns the segment of a restored build whose container still runs in

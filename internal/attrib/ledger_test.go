@@ -419,6 +419,41 @@ func TestLedger_checkpoint(t *testing.T) {
 	}
 }
 
+// The clock was set back by an hour between two lives of the agent.
+func TestLedger_Restore_clockSetBack(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c", "/c", 1, at(3600), true)
+	mustBind(t, l, s, at(3600), identity("k", "s", cimeter.RoleBuild))
+	l.Advance(s, cpu(1, 10))
+	l.Tick(at(3601), cimeter.Opt[uint64]{})
+	snapshot, err := l.Checkpoint("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := snapshot.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newLedger(tally.New(tally.Options{}))
+	if err := m.Restore(state, at(5)); err != nil {
+		t.Fatal(err)
+	}
+	s = m.Resume("c", 1, at(5))
+	m.Abandon(at(5))
+	m.Advance(s, cpu(2, 10))
+	m.Close(s, at(7), cimeter.Some(0))
+	m.Gone("c")
+	r := only(t, m, at(20))
+	if r.Usage.WallSeconds != 2 || r.EndedAt.Before(r.StartedAt) || r.EndedAt.After(at(20)) || r.Stages[0].Usage.WallSeconds != 2 {
+		t.Errorf("from %v to %v: %v s; want the 2 s since the restart", r.StartedAt, r.EndedAt, r.Usage.WallSeconds)
+	}
+	for _, g := range r.Gaps {
+		if g.To.Before(g.From) {
+			t.Errorf("gap from %v to %v", g.From, g.To)
+		}
+	}
+}
+
 func TestLedger_Restore_bad(t *testing.T) {
 	for _, state := range []string{"", "{", `{"Version":99}`, `{"Version":1}`, `{"Version":1,"Build":{"Build":{"key":"k"}},"Segments":[{"Part":4}]}`} {
 		if err := newLedger(tally.New(tally.Options{})).Restore([]byte(state), at(0)); !errors.Is(err, cimeter.ErrInvalid) {
