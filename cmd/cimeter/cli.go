@@ -59,11 +59,13 @@ type cli struct {
 	Log logFlags `embed:""`
 
 	Agent      agentCmd      `cmd:"" group:"meter" help:"Meter the builds on this machine."`
+	Server     serverCmd     `cmd:"" group:"meter" help:"Keep and show the builds of many agents."`
 	Run        runCmd        `cmd:"" group:"meter" help:"Meter one command, with no agent."`
 	Builds     buildsCmd     `cmd:"" group:"read" help:"List finished builds, newest first."`
 	Summary    summaryCmd    `cmd:"" group:"read" help:"Show what one build cost."`
 	Check      checkCmd      `cmd:"" group:"look" help:"Check the configuration and what this machine lets cimeter meter."`
 	Completion completionCmd `cmd:"" group:"look" help:"Print a completion script for a shell."`
+	Token      tokenCmd      `cmd:"" group:"look" help:"Make a token for a server."`
 	Version    versionCmd    `cmd:"" group:"look" help:"Print the version."`
 }
 

@@ -110,21 +110,28 @@ func ReadSecret(env, path string, getenv func(string) string) (Secret, error) {
 	if path == "" {
 		return Secret{}, nil
 	}
-	if err := private(path); err != nil {
+	b, err := ReadPrivate(path, maxSecretBytes)
+	if err != nil {
 		return Secret{}, fmt.Errorf("read secret: %w", err)
-	}
-	b, err := os.ReadFile(path)
-	switch {
-	case err != nil:
-		return Secret{}, fmt.Errorf("read secret: %w", err)
-	case len(b) > maxSecretBytes:
-		return Secret{}, fmt.Errorf("read secret: %s: %d bytes: want at most %d", path, len(b), maxSecretBytes)
 	}
 	s := strings.TrimRight(string(b), "\r\n")
 	if s == "" {
 		return Secret{}, fmt.Errorf("read secret: %s: empty file: want a secret", path)
 	}
 	return Secret{s}, nil
+}
+
+// ReadPrivate returns what is in a file of at most that many bytes. It refuses a
+// file that everybody may read.
+func ReadPrivate(path string, most int) ([]byte, error) {
+	if err := private(path); err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) > most {
+		return nil, fmt.Errorf("%s: %d bytes: want at most %d", path, len(b), most)
+	}
+	return b, err
 }
 
 // private reports an error unless path is a regular file that others may not

@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -51,15 +49,16 @@ const (
 	wrongRate     = 10 // wrong tokens a second that are looked at; more are turned away unseen
 )
 
-// ParseTokens reads a file of tokens, one a line: role, name, and the SHA-256
+// ParseTokens reads the text of a file of tokens, one a line: role, name, and the SHA-256
 // of the token in hexadecimal. Empty lines and those that begin with # do not
 // count. The error wraps [cimeter.ErrInvalid], names the line and repeats
 // nothing of it.
-func ParseTokens(r io.Reader) ([]Token, error) {
+func ParseTokens(text string) ([]Token, error) {
 	var tokens []Token
-	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -83,9 +82,6 @@ func ParseTokens(r io.Reader) ([]Token, error) {
 			return nil, fmt.Errorf("tokens: line %d: want read or push, a name, and a SHA-256 in hexadecimal, at most %d lines: %w", n, maxTokens, cimeter.ErrInvalid)
 		}
 		tokens = append(tokens, t)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
 	}
 	return tokens, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
@@ -47,6 +48,14 @@ type Options struct {
 	// Report is told of what no client is told: unexpected errors and panics,
 	// with the route and not the path. nil: nobody is.
 	Report func(route string, err error)
+	// Query is a server's store, in place of Store.
+	Query Query
+	// Now is the clock that spans of time count back from. nil: time.Now.
+	Now func() time.Time
+	// Agents tells of the agents that send heartbeats.
+	Agents func() []Agent
+	// Pages answers what no route does.
+	Pages http.Handler
 	// Ingest takes what agents send. nil: nothing is taken.
 	Ingest Ingest
 	// Access says who may use a route. nil: everybody may, as on a listener
@@ -68,6 +77,8 @@ type route struct {
 	handle func(http.ResponseWriter, *http.Request) error
 	post   bool // answers POST; else GET and HEAD
 	role   Role // that may use it
+
+	parameters []string // of the query, as the description tells them
 }
 
 const buildsPath = "/api/v1/builds"
@@ -92,7 +103,15 @@ func New(o Options) *API {
 			return nil
 		}})
 	}
+	a.routes = append(a.routes, a.queryRoutes()...)
+	a.routes = append(a.routes, a.fleetRoutes()...)
 	a.routes = append(a.routes, a.ingestRoutes()...)
+	if o.Pages != nil {
+		a.routes = append(a.routes, route{path: "/", role: Read, handle: func(w http.ResponseWriter, r *http.Request) error {
+			o.Pages.ServeHTTP(w, r)
+			return nil
+		}})
+	}
 	return a
 }
 

@@ -165,7 +165,7 @@ func (a *API) build(w http.ResponseWriter, r *http.Request) error {
 	}
 	// A key is percent-encoded already: it is looked up as it stands in the path.
 	key := strings.TrimPrefix(r.URL.EscapedPath(), buildsPath+"/")
-	record, err := a.o.Store.Get(key)
+	record, err := a.get(r.Context(), key)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (a *API) build(w http.ResponseWriter, r *http.Request) error {
 		}
 		writeText(w, "text/markdown; charset=utf-8", b.String())
 	default:
-		return writeJSON(w, "application/json", http.StatusOK, record)
+		return writeTagged(w, r, record)
 	}
 	return nil
 }

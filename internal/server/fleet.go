@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/tally"
 	"github.com/cimeter/cimeter/internal/wire"
 )
@@ -18,13 +19,6 @@ const (
 	keepAway    = 24 * time.Hour
 	forgetEvery = time.Minute
 )
-
-// Agent is what the server knows of one agent.
-type Agent struct {
-	wire.Heartbeat
-	SeenAt time.Time
-	Away   bool // it missed three heartbeats: what it said last is old
-}
 
 type agent struct {
 	beat wire.Heartbeat
@@ -83,15 +77,17 @@ func (f *fleet) show(now time.Time) {
 }
 
 // Agents returns what every agent said last, by machine.
-func (s *Server) Agents() []Agent {
+func (s *Server) Agents() []httpapi.Agent {
 	now := s.o.Now()
 	s.fleet.mu.Lock()
 	defer s.fleet.mu.Unlock()
-	all := make([]Agent, 0, len(s.fleet.agents))
+	all := make([]httpapi.Agent, 0, len(s.fleet.agents))
 	for _, a := range s.fleet.agents {
-		all = append(all, Agent{Heartbeat: a.beat, SeenAt: a.seen, Away: a.away(now)})
+		all = append(all, httpapi.Agent{Heartbeat: a.beat, SeenAt: a.seen, Away: a.away(now)})
 	}
-	slices.SortFunc(all, func(a, b Agent) int { return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Agent, b.Agent)) })
+	slices.SortFunc(all, func(a, b httpapi.Agent) int {
+		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Agent, b.Agent))
+	})
 	return all
 }
 

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/catalog"
+	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/output/prometheus"
+	"github.com/cimeter/cimeter/internal/server"
+	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/store/sqlite"
+	"github.com/cimeter/cimeter/internal/tally"
+)
+
+// serverCmd is the server role.
+type serverCmd struct {
+	serveFlags `embed:""`
+}
+
+// Help is the end of --help.
+func (c *serverCmd) Help() string { return serverHelp }
+
+// serveFlags are the settings of a server that have a flag.
+type serveFlags struct {
+	Config    string `type:"path" env:"CIMETER_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). Flags win over it."`
+	Listen    string `env:"CIMETER_LISTEN" placeholder:"ADDR" help:"Address to serve pages, API and metrics at; :9808 where nothing is said."`
+	Data      string `type:"path" env:"CIMETER_DATA" placeholder:"DIR" help:"Directory of the store; /var/lib/cimeter where nothing is said."`
+	Database  string `env:"CIMETER_DATABASE" placeholder:"URL" help:"PostgreSQL to keep builds in, postgres://USER@HOST/DATABASE, in place of a file in the directory of data. Give a password by the variable, not by the flag."`
+	Tokens    string `type:"path" env:"CIMETER_TOKENS_FILE" placeholder:"FILE" help:"File of the tokens that may read or push; \"cimeter token\" writes it."`
+	WebConfig string `name:"web.config.file" type:"path" env:"CIMETER_WEB_CONFIG_FILE" placeholder:"FILE" help:"TLS, in the form of the Prometheus exporter toolkit."`
+}
+
+func (c *serveFlags) overrides(e *env) (over []config.Override) {
+	for _, f := range []struct{ path, value, flag string }{
+		{"listen", c.Listen, "--listen"},
+		{"data", c.Data, "--data"},
+		{"access.tokens_file", c.Tokens, "--tokens"},
+		{"web_config_file", c.WebConfig, "--web.config.file"},
+		{"log.level", e.log.Level, "--log.level"},
+		{"log.format", e.log.Format, "--log.format"},
+	} {
+		if f.value != "" {
+			over = append(over, config.Override{Path: f.path, Value: f.value, Source: f.flag})
+		}
+	}
+	return over
+}
+
+// builds is what the server keeps its builds in: one of the back ends.
+type builds interface {
+	server.Store
+	httpapi.Query
+	Retain(ctx context.Context, r store.Retention) (store.Retained, error)
+	io.Closer
+}
+
+// Run starts the server.
+//
+//	agents ──▶ ingest ──▶ store ──▶ API, pages
+//	              └─────▶ tally ──▶ /metrics
+func (c *serverCmd) Run(e *env) error {
+	conf, err := config.Load(c.Config, c.overrides(e)...)
+	if err != nil {
+		return err
+	}
+	log, limit := e.logger(conf.Log)
+	defer func() { _ = limit.Flush(context.Background(), time.Now()) }()
+	ctx, stop := untilSignal()
+	defer stop()
+	kept, err := c.openStore(ctx, conf, e)
+	if err != nil {
+		return err
+	}
+	err = c.serve(ctx, conf, kept, log)
+	return errors.Join(err, kept.Close())
+}
+
+func (c *serverCmd) serve(ctx context.Context, conf config.Config, kept builds, log *slog.Logger) error {
+	counts := newTally(conf)
+	role := server.New(server.Options{Store: kept, Tally: counts}, log)
+	listener, err := net.Listen("tcp", conf.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	access, err := newAccess(conf.Access, listener.Addr(), counts)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	log.Info("listening", "address", listener.Addr().String())
+	return together(ctx, role.Run, func(ctx context.Context) error {
+		return serve(ctx, newServerAPI(role, kept, counts, access, log), listener, conf.WebConfigFile, log)
+	})
+}
+
+// newServerAPI joins the server's role and store to the routes.
+func newServerAPI(role *server.Server, kept builds, counts *tally.Table, access *httpapi.Access, log *slog.Logger) http.Handler {
+	return httpapi.New(httpapi.Options{
+		Query: kept, Ingest: role, Agents: role.Agents, Access: access,
+		Metrics: prometheus.New(counts), Ready: func() []string { return reasons(role.Ready()) }, Version: apiVersion(),
+		Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
+		Answered: func(route string, status int) {
+			counts.Value(catalog.ServerRequests, route, strconv.Itoa(status)).Add(1)
+		},
+	})
+}
+
+const maxTokensBytes = 4 << 20 // more than 10,000 tokens
+
+// newAccess reads the tokens. Reading needs none on a loopback address, where
+// only this machine's users are, or where the operator says so.
+func newAccess(conf config.Access, at net.Addr, counts *tally.Table) (*httpapi.Access, error) {
+	o := httpapi.AccessOptions{
+		OpenRead: conf.Public,
+		Rejected: func(reason string) { counts.Value(catalog.ServerRejected, reason).Add(1) },
+	}
+	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		o.OpenRead = true
+	}
+	if conf.TokensFile == "" {
+		return httpapi.NewAccess(o), nil
+	}
+	text, err := config.ReadPrivate(conf.TokensFile, maxTokensBytes)
+	if err != nil {
+		return nil, fmt.Errorf("read tokens: %w", err)
+	}
+	if o.Tokens, err = httpapi.ParseTokens(string(text)); err != nil {
+		return nil, fmt.Errorf("%s: %w", conf.TokensFile, err)
+	}
+	return httpapi.NewAccess(o), nil
+}
+
+// openStore opens the back end that the settings name.
+func (c *serveFlags) openStore(ctx context.Context, conf config.Config, e *env) (builds, error) {
+	folder := filepath.Join(conf.Data, "store")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(folder, "cimeter.db"), Migrate: true})
+}
+
+const serverHelp = `
+The server takes the records of agents, keeps them, and shows them. It serves:
+
+  /api/v1/builds         builds, filtered and sorted; /api/v1/openapi.json describes all of the API
+  /metrics               Prometheus text and OpenMetrics, summed over the fleet
+  /healthz, /readyz      for probes
+
+An agent sends to it when its configuration has server.url and a token of the role push. Reading needs a token of the role read, unless the server listens on a loopback address or access.public is set.
+
+SIGTERM and SIGINT end it; a second signal ends it at once. What was acknowledged is on the disk.
+
+Examples:
+
+  cimeter server --listen 127.0.0.1:9808 --data /srv/cimeter
+  cimeter token --role push --name agents --tokens /etc/cimeter/tokens
+  cimeter server --tokens /etc/cimeter/tokens
+  CIMETER_DATABASE=postgres://cimeter:...@db/cimeter cimeter server
+
+Exit codes: 0 after a signal; 1 when it could not start or go on; 2 for a wrong command line.
+
+Everything else is set in the configuration file: see docs/config.md.`

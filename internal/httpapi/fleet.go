@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/wire"
+)
+
+// Agent is what the server knows of one agent.
+type Agent struct {
+	wire.Heartbeat
+	SeenAt time.Time `json:"seen_at"`
+	Away   bool      `json:"away"` // it missed three heartbeats: what it said last is old
+}
+
+func (a *API) fleetRoutes() []route {
+	if a.o.Agents == nil {
+		return nil
+	}
+	return []route{{path: "/api/v1/agents", handle: a.agents, role: Read}, {path: "/api/v1/running", handle: a.fleetRunning, role: Read}}
+}
+
+// agents is GET /api/v1/agents.
+func (a *API) agents(w http.ResponseWriter, r *http.Request) error {
+	if _, err := parseQuery(r.URL.RawQuery, func(string) bool { return false }); err != nil {
+		return err
+	}
+	agents := a.o.Agents()
+	if agents == nil {
+		agents = []Agent{}
+	}
+	return writeTagged(w, r, map[string]any{"agents": agents})
+}
+
+// fleetRunning is GET /api/v1/running of a server: what runs on all machines,
+// but for those that are away.
+func (a *API) fleetRunning(w http.ResponseWriter, r *http.Request) error {
+	if _, err := parseQuery(r.URL.RawQuery, func(string) bool { return false }); err != nil {
+		return err
+	}
+	type running struct {
+		wire.Running
+		Machine string `json:"machine"`
+	}
+	builds := []running{}
+	for _, agent := range a.o.Agents() {
+		if agent.Away {
+			continue
+		}
+		for _, b := range agent.Running {
+			builds = append(builds, running{b, agent.Machine})
+		}
+	}
+	return writeTagged(w, r, map[string]any{"builds": builds})
+}
