@@ -106,6 +106,25 @@ func (a *Agent) Ready() error {
 	return errors.Join(errs...)
 }
 
+// runningTimeout bounds how long a question for the running builds may take: the
+// meter answers between two samples.
+const runningTimeout = 2 * time.Second
+
+// Running returns the accounts so far of the builds that run; nil when the meter
+// does not answer in time.
+func (a *Agent) Running() []*cimeter.Record {
+	answer := make(chan []*cimeter.Record, 1)
+	a.meter.post(func() { answer <- a.ledger.Running(time.Now()) })
+	t := time.NewTimer(runningTimeout)
+	defer t.Stop()
+	select {
+	case r := <-answer:
+		return r
+	case <-t.C:
+		return nil
+	}
+}
+
 // Run meters until ctx ends. Then it checkpoints the builds that run, so that
 // the next start goes on with them, writes what is finished, and returns.
 func (a *Agent) Run(ctx context.Context) error {

@@ -45,28 +45,46 @@ func (l *Ledger) finish(b *build) *cimeter.Record {
 	if b.Ended.After(b.Ticked) {
 		b.tick(b.Ended, false)
 	}
-	wall := b.Ended.Sub(b.Started)
+	r := b.record(b.Ended)
+	r.Result = b.result()
+	r.Trace = b.Tracer.Trace()
+	b.cell.Ended(r.Result, r.Usage.WallSeconds, cimeter.Opt[float64]{})
+	return r
+}
+
+// Running returns the accounts of the builds that run as they stand at t: no
+// result, no trace, Complete as far as is known. EndedAt is t.
+func (l *Ledger) Running(t time.Time) []*cimeter.Record {
+	records := make([]*cimeter.Record, 0, len(l.builds))
+	for _, b := range l.builds {
+		records = append(records, b.record(t))
+	}
+	slices.SortFunc(records, func(a, b *cimeter.Record) int {
+		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Key, b.Key))
+	})
+	return records
+}
+
+// record renders the build as it stands at end, and changes nothing of it.
+func (b *build) record(end time.Time) *cimeter.Record {
+	wall := end.Sub(b.Started)
+	account := b.Account
+	account.Tick(end.Sub(b.Ticked), false)
 	r := &cimeter.Record{
 		Schema: cimeter.RecordSchema, Build: b.Build,
 		StartedAt: b.Started.UTC().Round(0), EndedAt: b.Started.Add(wall).UTC().Round(0),
-		Gaps: b.Gaps, Complete: len(b.Gaps) == 0, Usage: b.Account.Usage(wall),
-		Trace: b.Tracer.Trace(),
+		Gaps: append([]cimeter.Gap{}, b.Gaps...), Complete: len(b.Gaps) == 0, Usage: account.Usage(wall),
 	}
 	if r.Build.Attempt == 0 {
 		r.Build.Attempt = 1
-	}
-	if r.Gaps == nil {
-		r.Gaps = []cimeter.Gap{}
 	}
 	if b.MachineCPU > 0 {
 		r.Coverage = cimeter.Some(min(1, float64(b.CPU)/float64(b.MachineCPU)))
 	}
 	r.Limits = b.limits()
-	r.Stages = b.stages()
+	r.Stages = b.stages(end)
 	raisePeak(r)
-	r.Result = b.result()
 	r.Verdicts = b.verdicts(r)
-	b.cell.Ended(r.Result, wall.Seconds(), cimeter.Opt[float64]{})
 	return r
 }
 
@@ -101,37 +119,40 @@ func (b *build) limits() *cimeter.Limits {
 		if p.Limits == (cimeter.Limits{}) {
 			continue
 		}
+		limits := p.Limits
 		if p.Role == cimeter.RoleBuild {
-			return &p.Limits
+			return &limits
 		}
 		if first == nil {
-			first = &p.Limits
+			first = &limits
 		}
 	}
 	return first
 }
 
-// stages merges parts of the same name and attempt, in the order of their start.
-func (b *build) stages() []cimeter.Stage {
+// stages merges parts of the same name and attempt, as they stand at end, in the
+// order of their start.
+func (b *build) stages(end time.Time) []cimeter.Stage {
 	type key struct {
 		name    string
 		attempt int
 	}
-	merged := make(map[key]*part)
-	var order []*part
-	for _, p := range b.parts {
+	merged := make(map[key]*PartState)
+	var order []*PartState
+	for _, running := range b.parts {
+		p := running.PartState
 		if p.Ended.IsZero() {
-			p.end(b.Ended)
+			p.Account.Tick(end.Sub(p.Ticked), false)
+			p.Ended = end
 		}
 		if !p.Decided {
-			p.Name, p.Attempt, p.Source = "unknown", 1, cimeter.BoundaryOrder
+			p.Name, p.Attempt, p.Source = b.guess(&p)
 		}
 		k := key{p.Name, p.Attempt}
 		m, ok := merged[k]
 		if !ok {
-			m = &part{PartState: p.PartState}
-			merged[k] = m
-			order = append(order, m)
+			merged[k] = &p
+			order = append(order, &p)
 			continue
 		}
 		m.Account.Merge(&p.Account)
@@ -145,7 +166,7 @@ func (b *build) stages() []cimeter.Stage {
 			m.Exit = p.Exit
 		}
 	}
-	slices.SortStableFunc(order, func(x, y *part) int {
+	slices.SortStableFunc(order, func(x, y *PartState) int {
 		if x.Alongside != y.Alongside {
 			if y.Alongside {
 				return -1
@@ -164,6 +185,16 @@ func (b *build) stages() []cimeter.Stage {
 		})
 	}
 	return stages
+}
+
+// guess returns the best name there is of a part whose name is open.
+func (b *build) guess(p *PartState) (name string, attempt int, source cimeter.Boundary) {
+	if b.stager != nil && p.Staged {
+		if n := b.stager.Stage(p.Segment); n.Name != "" {
+			return n.Name, n.Attempt, n.Source
+		}
+	}
+	return "unknown", 1, cimeter.BoundaryOrder
 }
 
 // result is told by exit codes: the last attempt of each stage counts, but for

@@ -75,6 +75,10 @@ func TestLedger_oneStage(t *testing.T) {
 		l.Tick(at(float64(i+1)), cimeter.Some(uint64((4+4*float64(i))*1e9)))
 	}
 	l.Advance(s, cpu(3.5, 50))
+	if r := l.Running(at(3.5)); len(r) != 1 || r[0].Usage.CPUSeconds.Total.Value != 3.5 || r[0].Usage.WallSeconds != 3.5 ||
+		len(r[0].Stages) != 1 || r[0].Stages[0].Usage.CPUSeconds.Total.Value != 3.5 || r[0].Result != "" {
+		t.Errorf("running: %+v", r)
+	}
 	l.Close(s, at(3.5), cimeter.Opt[int]{})
 	l.SetExit(s, at(3.6), 0)
 	l.Gone("c1")
