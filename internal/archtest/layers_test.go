@@ -53,6 +53,7 @@ var layers = map[string]row{
 	"internal/counter":       {layer: pure},
 	"internal/display":       {layer: pure},
 	"internal/filter":        {layer: pure},
+	"internal/store":         {layer: pure, ours: []string{"internal/filter"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
 	"internal/summary":       {layer: pure, ours: []string{"internal/display"}},
 	"internal/tally":         {layer: pure, ours: []string{"internal/catalog"}},
 	"internal/wire":          {layer: pure, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "zstd"},
@@ -70,7 +71,9 @@ var layers = map[string]row{
 	"internal/process":           {layer: adapter, theirs: sys, whyTheir: "pidfd and capget"},
 	"internal/records":           {layer: adapter},
 	"internal/spool":             {layer: adapter},
+	"internal/store/sqlite":      {layer: adapter, ours: []string{"internal/filter", "internal/store"}, theirs: []string{"modernc.org/sqlite"}, whyTheir: "SQLite in pure Go"},
 	"internal/watch":             {layer: adapter, theirs: sys, whyTheir: "inotify, pidfd and epoll"},
+	"internal/web":               {layer: adapter, ours: []string{"internal/display", "internal/summary"}},
 
 	"internal/config":   {layer: support, theirs: []string{"go.yaml.in/yaml/v3"}, whyTheir: "the decoder of the file", mayLog: true /* Secret hides itself from slog */},
 	"internal/loglimit": {layer: support, mayLog: true /* it is a handler */},
@@ -92,6 +95,8 @@ var layers = map[string]row{
 	"e2e/burn":            {layer: forTests, theirs: sys, whyTheir: "burns known amounts of CPU, disk and network"},
 	"internal/archtest":   {layer: forTests},
 	"internal/ci/citest":  {layer: forTests},
+	"internal/webtest":    {layer: forTests, theirs: []string{"github.com/chromedp/chromedp", "github.com/chromedp/cdproto"}, whyTheir: "drives a real Chromium"},
+	"internal/storetest":  {layer: forTests, ours: []string{"internal/filter", "internal/store"}},
 	"internal/testdocker": {layer: forTests, theirs: []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "golang.org/x/sys"}, whyTheir: "plays a CI runner on a real engine"},
 }
 

@@ -1,0 +1,291 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/summary"
+)
+
+// peerCount is how many builds of the same job stand beside one.
+const peerCount = 20
+
+type buildView struct {
+	page
+	Result    result
+	Running   bool
+	Project   link
+	Job       link
+	Number    string
+	Badges    []badge
+	Facts     []fact
+	Forms     []link // JSON, text, markdown
+	Answer    answer
+	Findings  []finding
+	Figures   []keyFigure
+	Problem   string
+	Zoomed    bool
+	Whole     string // URL of the whole build
+	ZoomIn    string
+	ZoomOut   string
+	From, To  string
+	Lanes     []lane
+	Bands     []block
+	Charts    []chart
+	XTicks    []tick
+	Trace     string // URL of the trace
+	TraceRows *traceTable
+	Stages    stageTable
+	Peers     *peerTable
+	Gaps      []gapRow
+	About     []fact // of the measurement itself
+	GapsOpen  bool
+}
+
+type badge struct{ Text, Title, Class, URL string }
+
+type fact struct {
+	Label string
+	Link  link
+	Time  *stamp
+}
+
+type gapRow struct{ From, To, Reason, Hides string }
+
+// keyOf is the key as it stands in the path below prefix.
+func keyOf(r *http.Request, prefix string) string {
+	return strings.TrimPrefix(r.URL.EscapedPath(), prefix)
+}
+
+// record reads a build by its key: as it stands in the path, percent-encoded
+// as keys are, or else decoded.
+func (p *Pages) record(ctx context.Context, r *http.Request, prefix string) (*cimeter.Record, bool, error) {
+	key := keyOf(r, prefix)
+	if len(key) > 4096 {
+		return nil, false, fmt.Errorf("build key of %d bytes: want at most 4096: %w", len(key), cimeter.ErrInvalid)
+	}
+	record, running, err := p.o.Source.Build(ctx, key)
+	if plain, bad := url.PathUnescape(key); bad == nil && plain != key && errors.Is(err, cimeter.ErrNotFound) {
+		if r2, running2, err2 := p.o.Source.Build(ctx, plain); err2 == nil {
+			return r2, running2, nil
+		}
+	}
+	if errors.Is(err, cimeter.ErrNotFound) {
+		return nil, false, fmt.Errorf("no build %s: %w", display.Fit(key, 80, "…"), cimeter.ErrNotFound)
+	}
+	return record, running, err
+}
+
+func (p *Pages) build(w http.ResponseWriter, r *http.Request) error {
+	record, running, err := p.record(r.Context(), r, "/builds/")
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	if as := q.Get("as"); as != "" {
+		return sendAs(w, r, record, as)
+	}
+	now := p.o.Now()
+	path := buildURL(record.Key)
+	v := buildView{page: p.page(r, label(&record.Build), "builds"), Result: resultOf(record.Result, running), Running: running,
+		Number: display.Fit(record.Number, 24, "…"), Trace: "/trace/" + pathOf(record.Key)}
+	v.page.Charts = true
+	v.Live = running
+	whole := wholeAxis(record)
+	a, zoomed, bad := whole.zoomed(q)
+	v.Problem, v.Zoomed = bad, zoomed
+	to := func(from, to float64) string {
+		z := q
+		z = cloneValues(z)
+		z.Set("from", short(from))
+		z.Set("to", short(to))
+		return path + "?" + z.Encode() + "#timeline"
+	}
+	zoomStage := func(stage string) string {
+		if s := stageNamed(record, stage); s != nil && s.EndedAt.After(s.StartedAt) {
+			return to(s.StartedAt.Sub(record.StartedAt).Seconds(), s.EndedAt.Sub(record.StartedAt).Seconds())
+		}
+		return "#timeline"
+	}
+	v.head(record, now)
+	v.Findings = findings(record, zoomStage)
+	v.Answer = answerOf(record, v.Findings, zoomStage)
+	v.timeline(record, a, whole, path, q, to)
+	v.Stages = stagesOf(record, q, path, to)
+	if err := p.peers(r.Context(), record, running, &v, now); err != nil {
+		return err
+	}
+	v.gaps(record)
+	return p.render(w, r, http.StatusOK, "build", v)
+}
+
+func cloneValues(v url.Values) url.Values {
+	c := url.Values{}
+	for k, x := range v {
+		c[k] = x
+	}
+	return c
+}
+
+// sendAs answers with the record as JSON, or its summary as text or markdown.
+func sendAs(w http.ResponseWriter, r *http.Request, record *cimeter.Record, as string) error {
+	var b strings.Builder
+	kind := "text/plain; charset=utf-8"
+	switch as {
+	case "json":
+		kind = "application/json"
+		doc, err := json.MarshalIndent(record, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encode record: %w", err)
+		}
+		b.Write(display.JSON(doc))
+		b.WriteByte('\n')
+	case "text":
+		if err := summary.Text(&b, record, summary.TextOptions{UTF8: true}); err != nil {
+			return err
+		}
+	case "markdown":
+		if err := summary.Markdown(&b, record); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("as: want json, text or markdown: %w", cimeter.ErrInvalid)
+	}
+	w.Header().Set("Content-Type", kind)
+	send(w, r, http.StatusOK, []byte(b.String()), nil)
+	return nil
+}
+
+// head is what identifies the build.
+func (v *buildView) head(r *cimeter.Record, now time.Time) {
+	if r.Project != "" {
+		v.Project = link{name(r.Project), href("/project", "name", r.Project), title(r.Project)}
+	}
+	job := r.Name
+	if job == "" {
+		job = r.PipelineStage
+	}
+	if job != "" {
+		v.Job = link{name(job), href("/job", "project", r.Project, "name", r.Name), title(job)}
+	}
+	if v.Project.Text == "" && v.Job.Text == "" {
+		v.Job = link{Text: name(r.Key)}
+	}
+	v.Crumbs = []link{{Text: "Builds", URL: "/builds"}}
+	if r.Project != "" {
+		v.Crumbs = append(v.Crumbs, v.Project)
+	}
+	if job != "" {
+		v.Crumbs = append(v.Crumbs, v.Job)
+	}
+	if !r.Complete && !v.Running {
+		v.Badges = append(v.Badges, badge{"incomplete", "some of its life was not seen", "warn", "#gaps"})
+	}
+	if c, ok := r.Coverage.Get(); ok {
+		class := ""
+		if c < lowCoverage {
+			class = "warn"
+		}
+		v.Badges = append(v.Badges, badge{fmt.Sprintf("coverage %.1f %%", 100*c), "share of the machine's CPU time, while it ran, that was attributed to builds", class, "#gaps"})
+	}
+	text := func(label, s string) {
+		if s != "" {
+			v.Facts = append(v.Facts, fact{Label: label, Link: link{Text: display.Fit(s, 40, "…"), Title: title(s)}})
+		}
+	}
+	row := RowOf(r)
+	began := stampOf(now, r.StartedAt)
+	v.Facts = append(v.Facts, fact{Label: "started", Time: &began})
+	if v.Running {
+		text("running, so far", seconds(row.WallSeconds))
+	} else {
+		text("time", seconds(row.WallSeconds))
+	}
+	if queue := row.Queue(); queue.Known {
+		text("queue", seconds(queue.Value))
+	}
+	switch {
+	case r.Ref != "" && r.SHA != "":
+		v.Facts = append(v.Facts, fact{Label: "ref", Link: link{display.Fit(r.Ref, 40, "…") + " " + display.Fit(r.SHA, 8, ""), href("/builds", "project", r.Project, "ref", r.Ref, "t", "30d"), title(r.Ref + " " + r.SHA)}})
+	case r.Ref != "":
+		v.Facts = append(v.Facts, fact{Label: "ref", Link: link{display.Fit(r.Ref, 40, "…"), href("/builds", "project", r.Project, "ref", r.Ref, "t", "30d"), title(r.Ref)}})
+	default:
+		text("commit", display.Fit(r.SHA, 12, ""))
+	}
+	text("event", r.Event)
+	if r.Attempt > 1 {
+		v.Facts = append(v.Facts, fact{Label: "attempt", Link: link{strconv.Itoa(r.Attempt), href("/builds", "project", r.Project, "job", r.Name, "sha", r.SHA, "t", "all"), "all attempts"}})
+	}
+	if r.Machine != "" {
+		v.Facts = append(v.Facts, fact{Label: "machine", Link: link{display.Fit(r.Machine, 40, "…"), href("/machine", "name", r.Machine), title(r.Machine)}})
+	}
+	if k := r.Runner.Key(); k != "" {
+		shown := r.Runner.Name
+		if shown == "" {
+			shown = k
+		}
+		v.Facts = append(v.Facts, fact{Label: "runner", Link: link{display.Fit(shown, 40, "…"), href("/runner", "key", k), title(k)}})
+	}
+	if u := outside(r.URL); u != "" {
+		v.Facts = append(v.Facts, fact{Label: "log", Link: link{"on " + display.Fit(orElse(r.Server, r.CI), 32, "…") + " ↗", u, title(u)}})
+	}
+	path := buildURL(r.Key)
+	v.Forms = []link{{"Text", path + "?as=text", "the summary as in the job's log"}, {"Markdown", path + "?as=markdown", "the summary for a note"}, {"JSON", path + "?as=json", "the whole record"}}
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// timeline fills lanes, charts and the controls over them.
+func (v *buildView) timeline(r *cimeter.Record, a, whole axis, path string, q url.Values, to func(from, to float64) string) {
+	v.Lanes = lanes(r, a, to)
+	if len(v.Lanes) > 0 {
+		for _, b := range v.Lanes[0].Blocks {
+			if b.Class != "queue" {
+				v.Bands = append(v.Bands, b)
+			}
+		}
+	}
+	v.Charts = charts(r, a)
+	v.XTicks = xTicks(a)
+	rest := cloneValues(q)
+	rest.Del("from")
+	rest.Del("to")
+	v.Whole = path
+	if len(rest) > 0 {
+		v.Whole += "?" + rest.Encode()
+	}
+	v.Whole += "#timeline"
+	v.From, v.To = short(a.From), short(a.To)
+	mid, half := (a.From+a.To)/2, a.length()/2
+	v.ZoomIn = to(mid-half/2, mid+half/2)
+	v.ZoomOut = to(max(whole.From, mid-2*half), min(whole.To, mid+2*half))
+	for i := range v.Charts {
+		c := &v.Charts[i]
+		z := cloneValues(q)
+		z.Del("tpage")
+		if c.TableOn = q.Get("table") == c.ID; c.TableOn {
+			z.Del("table")
+		} else {
+			z.Set("table", c.ID)
+		}
+		c.Table = path + "?" + z.Encode() + "#" + c.ID
+		if c.TableOn && c.Absent == "" {
+			v.TraceRows = traceRows(c, r.Trace.StepSeconds, a, q, path)
+		}
+	}
+}
+

@@ -1,0 +1,288 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/display"
+)
+
+// pageRows is how many builds a page lists.
+const pageRows = 50
+
+// heading is a column of a table.
+type heading struct {
+	Label, Unit, Title string
+	URL                string // sorts by it
+	Sorted             string // ascending, descending
+	Class              string
+}
+
+type buildsView struct {
+	page
+	S        selection
+	Chips    []chip
+	Ranges   []choice
+	Problem  string
+	Count    string
+	Totals   []figure
+	Headings []heading
+	Rows     []buildRow
+	First    string
+	Next     string
+	CSV      string
+	NDJSON   string
+	Hidden   []link // what a smaller filter would show
+}
+
+// figure is a number with its name.
+type figure struct{ Label, Value, Title string }
+
+// buildRow is a build in a table.
+type buildRow struct {
+	ID       string // of the checkbox: the key
+	Result   result
+	Build    link
+	Ref      string
+	RefTitle string
+	Machine  link
+	Started  stamp
+	Queue    string
+	Wall     string
+	CPU      string
+	Memory   string
+	MemoryOf string
+	Bar      string // path
+	Near     bool
+	Disk     string
+	Net      string
+	Verdict  string
+	Badge    string
+	Spark    string // path
+	This     bool
+}
+
+// result is how a build ended, as a word, a mark and a class.
+type result struct{ Word, Mark, Class string }
+
+func resultOf(r string, running bool) result {
+	switch {
+	case running:
+		return result{"running", "●", "running"}
+	case r == "success":
+		return result{"success", "✓", "ok"}
+	case r == "failed":
+		return result{"failed", "✕", "bad"}
+	case r == "canceled":
+		return result{"canceled", "⊘", "off"}
+	case r == "":
+		return result{"unknown", "?", "off"}
+	}
+	return result{name(r), "?", "off"}
+}
+
+// verdictWords are the findings in a word or two.
+func verdictWord(kind string) string {
+	switch kind {
+	case "oom":
+		return "out of memory"
+	case "":
+		return ""
+	}
+	return name(kind)
+}
+
+// label is how a build is called in a list.
+func label(b *cimeter.Build) string {
+	job := b.Name
+	if job == "" {
+		job = b.PipelineStage
+	}
+	s := strings.Trim(name(b.Project)+" / "+name(job), " /")
+	if s == "" {
+		s = name(b.Key)
+	}
+	if b.Number != "" {
+		s += " #" + display.Fit(b.Number, 16, "…")
+	}
+	return s
+}
+
+func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
+	now := p.o.Now()
+	v := buildsView{page: p.page(r, "Builds", "builds"), S: selectionOf(r, now, "24h")}
+	v.Search = v.S.Q
+	v.Chips, v.Ranges = v.S.chips("/builds"), v.S.rangeChoices("/builds")
+	q := Query{Filter: v.S.Filter, Sort: SortStarted, Limit: pageRows, Totals: true, Cursor: v.S.values.Get("cursor")}
+	if s := v.S.values.Get("sort"); s != "" {
+		key, descending := strings.CutPrefix(s, "-")
+		q.Sort, q.Ascending = Sort(key), !descending
+		if !slices.Contains([]Sort{SortStarted, SortQueue, SortWall, SortCPU, SortMemory, SortDisk, SortNet}, q.Sort) {
+			q.Sort, q.Ascending = SortStarted, false
+			v.Problem = "sort: want started, queue, wall, cpu, mem, disk or net, with - before it for the largest first"
+		}
+	}
+	if v.S.err != nil {
+		v.Problem = display.Fit(strings.TrimSuffix(v.S.err.Error(), ": "+cimeter.ErrInvalid.Error()), 300, "…")
+		return p.render(w, r, http.StatusBadRequest, "builds", v)
+	}
+	page, err := p.o.Source.Builds(r.Context(), q)
+	if err != nil {
+		if q.Cursor != "" && errors.Is(err, cimeter.ErrInvalid) {
+			return fmt.Errorf("cursor: want what a page's link has: %w", cimeter.ErrInvalid)
+		}
+		return err
+	}
+	cols := columnsOf(page.Rows)
+	for i := range page.Rows {
+		v.Rows = append(v.Rows, cols.row(&page.Rows[i], now))
+	}
+	v.Headings = cols.headings(&v.S, q)
+	if q.Cursor != "" {
+		v.First = v.S.url("/builds")
+	}
+	if page.Next != "" {
+		v.Next = v.S.url("/builds", "cursor", page.Next)
+	}
+	v.CSV, v.NDJSON = v.S.url("/api/v1/builds", "format", "csv"), v.S.url("/api/v1/builds", "format", "ndjson")
+	v.Count = fmt.Sprintf("%d builds", len(v.Rows))
+	if t := page.Totals; t != nil {
+		v.Totals = totals(t)
+		v.Count = thousands(float64(t.Builds)) + " builds"
+		if t.Builds == 1 {
+			v.Count = "1 build"
+		}
+	}
+	if len(v.Rows) == 0 {
+		if err := p.hidden(r, &v, q); err != nil {
+			return err
+		}
+	}
+	return p.render(w, r, http.StatusOK, "builds", v)
+}
+
+// hidden tells what hides every build: the time, or the filter.
+func (p *Pages) hidden(r *http.Request, v *buildsView, q Query) error {
+	count := func(f Filter) (int, error) {
+		page, err := p.o.Source.Builds(r.Context(), Query{Filter: f, Sort: SortStarted, Limit: 1, Totals: true})
+		if err != nil || page.Totals == nil {
+			return len(page.Rows), err
+		}
+		return page.Totals.Builds, nil
+	}
+	builds := func(n int) string {
+		if n == 1 {
+			return "1 build"
+		}
+		return thousands(float64(n)) + " builds"
+	}
+	if len(q.Terms) > 0 {
+		n, err := count(Filter{From: q.From, To: q.To})
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			v.Hidden = append(v.Hidden, link{Text: builds(n) + " without the filter", URL: href("/builds", "t", v.S.Range, "from", v.S.From, "to", v.S.To)})
+		}
+	}
+	if !q.From.IsZero() || !q.To.IsZero() {
+		n, err := count(Filter{Terms: q.Terms})
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			v.Hidden = append(v.Hidden, link{Text: builds(n) + " at any time", URL: v.S.url("/builds", "t", "all", "from", "", "to", "")})
+		}
+	}
+	return nil
+}
+
+func totals(t *Totals) []figure {
+	optional := func(o opt, f func(float64) string) string {
+		if !o.Known {
+			return dash
+		}
+		return f(o.Value)
+	}
+	return []figure{
+		{"CPU", cpuTime(t.CPUSeconds), "CPU time of all builds of this filter"},
+		{"moved", amount(t.Bytes), "disk and network, both directions"},
+		{"median time", optional(t.WallP50, seconds), "half of the builds took less"},
+		{"95 % within", optional(t.WallP95, seconds), "95 of 100 builds took less"},
+	}
+}
+
+// listColumns are the units of a list of builds.
+type listColumns struct{ queue, wall, cpu, memory, disk, net column }
+
+func columnsOf(rows []Row) listColumns {
+	var queue, wall, cpu, memory, disk, net []opt
+	for i := range rows {
+		r := &rows[i]
+		queue, wall, cpu = append(queue, r.Queue()), append(wall, some(r.WallSeconds)), append(cpu, r.CPUSeconds)
+		memory, disk, net = append(memory, number(r.MemoryPeak)), append(disk, number(r.DiskBytes)), append(net, number(r.NetBytes))
+	}
+	return listColumns{timeColumn(largest(queue...)), timeColumn(largest(wall...)), timeColumn(largest(cpu...)),
+		bytesColumn(largest(memory...)), bytesColumn(largest(disk...)), bytesColumn(largest(net...))}
+}
+
+func (c listColumns) headings(s *selection, q Query) []heading {
+	sortable := func(label, unit, title string, by Sort) heading {
+		h := heading{Label: label, Unit: unit, Title: title, Class: "n", URL: s.url("/builds", "sort", "-"+string(by))}
+		if q.Sort == by {
+			h.Sorted = "descending"
+			if q.Ascending {
+				h.Sorted = "ascending"
+			} else {
+				h.URL = s.url("/builds", "sort", string(by))
+			}
+		}
+		return h
+	}
+	started := sortable("started", "", "when it began", SortStarted)
+	started.Class = ""
+	return []heading{
+		{Label: "result", Class: "result"}, {Label: "build"}, {Label: "ref"}, {Label: "machine"}, started,
+		sortable("queue", c.queue.Unit, "from created to started", SortQueue),
+		sortable("time", c.wall.Unit, "from start to end", SortWall),
+		sortable("CPU", c.cpu.Unit, "CPU seconds, user and system", SortCPU),
+		{Label: "over time", Title: "CPU over the build's time", Class: "spark"},
+		sortable("memory", c.memory.Unit, "peak; the bar shows it against the limit", SortMemory),
+		sortable("disk", c.disk.Unit, "read and written", SortDisk),
+		sortable("net", c.net.Unit, "received and sent", SortNet),
+		{Label: "finding"},
+	}
+}
+
+func (c listColumns) row(r *Row, now time.Time) buildRow {
+	b := buildRow{ID: r.Key, Result: resultOf(r.Result, r.Running), Build: link{Text: label(&r.Build), URL: buildURL(r.Key), Title: title(r.Key)},
+		Ref: display.Fit(r.Ref, 28, "…"), RefTitle: title(r.Ref + " " + r.SHA), Started: stampOf(now, r.StartedAt),
+		Queue: c.queue.cell(r.Queue()), Wall: c.wall.cell(some(r.WallSeconds)), CPU: c.cpu.cell(r.CPUSeconds),
+		Memory: c.memory.cell(number(r.MemoryPeak)), Disk: c.disk.cell(number(r.DiskBytes)), Net: c.net.cell(number(r.NetBytes)),
+		Spark: sparkPath(r.CPUSpark)}
+	if r.Machine != "" {
+		b.Machine = link{display.Fit(r.Machine, 24, "…"), href("/machine", "name", r.Machine), title(r.Machine)}
+	}
+	if r.MemoryPeak.Known && r.MemoryLimit.Known && r.MemoryLimit.Value > 0 {
+		share := float64(r.MemoryPeak.Value) / float64(r.MemoryLimit.Value)
+		b.Bar, b.Near = barPath(share), share >= 0.9
+		b.MemoryOf = percent(share) + " of its limit of " + amount(float64(r.MemoryLimit.Value))
+	}
+	if len(r.Verdicts) > 0 {
+		b.Verdict = verdictWord(r.Verdicts[0])
+		if n := len(r.Verdicts) - 1; n > 0 {
+			b.Verdict += fmt.Sprintf(" +%d", n)
+		}
+	} else if b.Near {
+		b.Verdict = "near its memory limit"
+	}
+	if !r.Complete && !r.Running {
+		b.Badge = "incomplete"
+	}
+	return b
+}

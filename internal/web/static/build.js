@@ -1,0 +1,2 @@
+"use strict";
+for (const e of document.querySelectorAll("[data-trace]")) e.dataset.drawn = "";

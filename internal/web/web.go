@@ -1,0 +1,288 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/display"
+)
+
+// Options are what New needs.
+type Options struct {
+	Source  Source
+	Fleet   Fleet            // nil: nothing is known of machines now
+	Now     func() time.Time // nil: time.Now
+	Version string
+	// Report is told of what no reader is told: unexpected errors and panics,
+	// with the route and not the path. nil: nobody is.
+	Report func(route string, err error)
+}
+
+// Pages serves the pages and their assets.
+type Pages struct {
+	o      Options
+	assets assets
+	pages  map[string]*template.Template
+	routes []route
+	panics atomic.Uint64
+	live   chan struct{} // a slot for each stream
+}
+
+type route struct {
+	path   string // with a last slash: everything below it, except "/" itself
+	handle func(http.ResponseWriter, *http.Request) error
+}
+
+// policy allows nothing but our own files, and no string to become script.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// New returns the handler of all pages.
+func New(o Options) (*Pages, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	p := &Pages{o: o, live: make(chan struct{}, maxStreams)}
+	var err error
+	if p.assets, err = newAssets(); err != nil {
+		return nil, err
+	}
+	if p.pages, err = parseTemplates(p.assets); err != nil {
+		return nil, err
+	}
+	p.routes = []route{
+		{"/", p.now},
+		{"/builds", p.builds},
+		{"/builds/", p.build},
+		{"/trace/", p.trace},
+		{"/help", p.help},
+		{"/static/", p.static},
+	}
+	return p, nil
+}
+
+// parseTemplates makes a set for each page: the layout, the parts, and its own.
+func parseTemplates(a assets) (map[string]*template.Template, error) {
+	base, err := template.New("layout.html").Funcs(template.FuncMap{"asset": a.path}).
+		ParseFS(files, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("templates: %w", err)
+	}
+	pages := map[string]*template.Template{}
+	found, err := files.ReadDir("templates")
+	if err != nil {
+		return nil, fmt.Errorf("templates: %w", err)
+	}
+	for _, f := range found {
+		page, ok := strings.CutSuffix(f.Name(), ".html")
+		if !ok || page == "layout" || page == "parts" {
+			continue
+		}
+		t, err := base.Clone()
+		if err == nil {
+			t, err = t.ParseFS(files, "templates/"+f.Name())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("template %s: %w", page, err)
+		}
+		pages[page] = t
+	}
+	return pages, nil
+}
+
+// Routes lists the paths that are served, for tests that walk them all.
+func (p *Pages) Routes() []string {
+	paths := make([]string, 0, len(p.routes))
+	for _, rt := range p.routes {
+		paths = append(paths, rt.path)
+	}
+	return paths
+}
+
+// Panics is how many panics of handlers were recovered.
+func (p *Pages) Panics() uint64 { return p.panics.Load() }
+
+func (p *Pages) find(path string) (route, bool) {
+	for _, rt := range p.routes {
+		if path == rt.path || rt.path != "/" && strings.HasSuffix(rt.path, "/") && strings.HasPrefix(path, rt.path) {
+			return rt, true
+		}
+	}
+	return route{}, false
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	rt, ok := p.find(r.URL.Path)
+	defer func() {
+		if v := recover(); v != nil {
+			if v == http.ErrAbortHandler {
+				panic(v)
+			}
+			p.panics.Add(1)
+			p.report(rt.path, fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+			p.fail(w, r, rt.path, errAlreadyTold)
+		}
+	}()
+	switch {
+	case !ok:
+		p.fail(w, r, "", fmt.Errorf("no page here: %w", cimeter.ErrNotFound))
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD")
+		p.problem(w, r, http.StatusMethodNotAllowed, "want GET or HEAD")
+	default:
+		if err := rt.handle(w, r); err != nil {
+			p.fail(w, r, rt.path, err)
+		}
+	}
+}
+
+var errAlreadyTold = errors.New("told")
+
+func (p *Pages) report(route string, err error) {
+	if p.o.Report != nil {
+		p.o.Report(route, err)
+	}
+}
+
+// fail answers an error by its code. An error without one is the operator's
+// business: the reader is told nothing of it.
+func (p *Pages) fail(w http.ResponseWriter, r *http.Request, route string, err error) {
+	switch {
+	case errors.Is(err, cimeter.ErrNotFound):
+		p.problem(w, r, http.StatusNotFound, err.Error())
+	case errors.Is(err, cimeter.ErrInvalid):
+		p.problem(w, r, http.StatusBadRequest, err.Error())
+	case errors.Is(err, cimeter.ErrUnavailable):
+		w.Header().Set("Retry-After", "5")
+		p.problem(w, r, http.StatusServiceUnavailable, "the store does not answer now; try again in a moment")
+		p.report(route, err)
+	default:
+		if err != errAlreadyTold {
+			p.report(route, err)
+		}
+		p.problem(w, r, http.StatusInternalServerError, "something went wrong here; the server's log says what")
+	}
+}
+
+// problem is the page of an error.
+func (p *Pages) problem(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	v := struct {
+		page
+		Status int
+		Detail string
+	}{p.page(r, http.StatusText(status), ""), status, display.Fit(detail, 400, "…")}
+	if err := p.render(w, r, status, "problem", v); err != nil {
+		p.report("problem", err)
+		http.Error(w, http.StatusText(status), status)
+	}
+}
+
+// page is what the layout needs.
+type page struct {
+	Title   string
+	Active  string // of the top bar
+	Theme   string // light, dark, or "" for the system's
+	Version string
+	Now     stamp
+	Search  string
+	Charts  bool
+	Live    bool // refreshes itself
+	Crumbs  []link
+}
+
+type link struct{ Text, URL, Title string }
+
+func (p *Pages) page(r *http.Request, title, active string) page {
+	v := page{Title: title, Active: active, Version: p.o.Version, Now: stampOf(p.o.Now(), p.o.Now())}
+	if c, err := r.Cookie("theme"); err == nil && (c.Value == "dark" || c.Value == "light") {
+		v.Theme = c.Value
+	}
+	return v
+}
+
+// render writes a page whole, or not at all.
+func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, page string, v any) error {
+	var b bytes.Buffer
+	if err := p.pages[page].Execute(&b, v); err != nil {
+		return fmt.Errorf("render %s: %w", page, err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Add("Vary", "Cookie")
+	var zipped []byte
+	if r.Method != http.MethodHead && acceptsGzip(r) {
+		zipped = gzipped(b.Bytes())
+	}
+	send(w, r, status, b.Bytes(), zipped)
+	return nil
+}
+
+func (p *Pages) static(w http.ResponseWriter, r *http.Request) error {
+	if !p.assets.serve(w, r) {
+		return fmt.Errorf("no such file: %w", cimeter.ErrNotFound)
+	}
+	return nil
+}
+
+func (p *Pages) help(w http.ResponseWriter, r *http.Request) error {
+	return p.render(w, r, http.StatusOK, "help", struct{ page }{p.page(r, "Help", "help")})
+}
+
+// href makes a URL of a path and its query, given as pairs; pairs without a
+// value are left out.
+func href(path string, pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Add(pairs[i], pairs[i+1])
+		}
+	}
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+// buildURL is a build's page: a key can stand in a path. What cannot is escaped.
+func buildURL(key string) string { return "/builds/" + pathOf(key) }
+
+// pathOf escapes what is not allowed in a path and leaves percent signs as they
+// are.
+func pathOf(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		switch c := key[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-_.~!$&'()*+,;=:@/%", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// outside is a link to another site, "" unless it is one of the web.
+func outside(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return ""
+	}
+	return s
+}
