@@ -21,6 +21,8 @@ need qemu-system-x86_64 qemu-system-x86
 need cpio cpio
 need debootstrap debootstrap
 need strace strace
+need chromium chromium
+[ -x /usr/lib/postgresql/15/bin/initdb ] || command -v initdb >/dev/null 2>&1 || missing+=(postgresql)
 
 # The guest's kernel is looked up in apt's lists.
 if [ ${#missing[@]} -eq 0 ]; then
