@@ -17,7 +17,7 @@ const (
 	maxFleet    = 50_000 // running builds that are kept, over all agents
 	missedBeats = 3      // after so many an agent counts as away
 	keepAway    = 24 * time.Hour
-	forgetEvery = time.Minute
+	lookEvery   = 5 * time.Second
 )
 
 type agent struct {
@@ -60,7 +60,6 @@ func (s *Server) Heartbeat(h wire.Heartbeat) {
 	}
 	a.beat, a.seen = h, now
 	f.builds += len(h.Running)
-	f.show(now)
 }
 
 // show counts the agents that are not away, and their builds. f.mu is held.
@@ -91,9 +90,9 @@ func (s *Server) Agents() []httpapi.Agent {
 	return all
 }
 
-// forget drops agents that have been away for long.
-func (s *Server) forget(ctx context.Context) {
-	tick := time.NewTicker(forgetEvery)
+// watch counts the agents, and drops those that have been away for long.
+func (s *Server) watch(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {

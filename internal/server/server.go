@@ -62,7 +62,7 @@ func New(o Options, log *slog.Logger) *Server {
 func (s *Server) Run(ctx context.Context) error {
 	defer close(s.stopped)
 	var parts sync.WaitGroup
-	parts.Go(func() { s.forget(ctx) })
+	parts.Go(func() { s.watch(ctx) })
 	defer parts.Wait()
 	s.commit(ctx)
 	return nil
