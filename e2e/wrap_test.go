@@ -1,21 +1,62 @@
 package e2e_test
 
 import (
+	"bufio"
+	"io"
 	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
-// straced is a command that runs the agent with faults in one of its system
-// calls (strace(1), inject): strace detaches itself, so that the agent is the
-// test's child all the same.
-func straced(t *testing.T, call, fault string) []string {
-	t.Helper()
+// inject makes one system call of the running agent fail, as strace's inject=
+// describes it, until the returned function is called.
+func (a *agent) inject(call, fault string) (end func()) {
+	a.t.Helper()
 	path, err := exec.LookPath("strace")
 	if err != nil {
-		unable(t, "strace is not installed (make test installs it)")
+		unable(a.t, "strace is not installed (make test installs it)")
 	}
-	if out, err := exec.Command(path, "-D", "-f", "-qq", "-o", "/dev/null", "true").CombinedOutput(); err != nil {
-		unable(t, "strace may not trace: %v: %s", err, out)
+	cmd := exec.Command(path, "-f", "-o", "/dev/null", "-e", "trace="+call, "-e", "inject="+call+":"+fault, "-p", itoa(a.cmd.Process.Pid))
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		a.t.Fatal(err)
 	}
-	return []string{path, "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=" + call, "-e", "inject=" + call + ":" + fault}
+	if err := cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	var said strings.Builder
+	s := bufio.NewScanner(out)
+	for s.Scan() && !strings.Contains(s.Text(), " attached") {
+		said.WriteString(s.Text() + "\n")
+	}
+	if !strings.Contains(s.Text(), " attached") {
+		_ = cmd.Wait() // what it said is told
+		unable(a.t, "strace may not trace the agent: %s", said.String())
+	}
+	go io.Copy(io.Discard, out)
+	ended := false
+	end = func() {
+		if ended {
+			return
+		}
+		ended = true
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it lets go of the agent
+		late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		_ = cmd.Wait() // ended by a signal
+	}
+	a.t.Cleanup(end)
+	return end
+}
+
+// require skips the test, or fails it in CI, without these programs.
+func require(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			unable(t, "%s is not installed (make test installs it)", p)
+		}
+	}
 }
