@@ -1,0 +1,250 @@
+package store
+
+import "context"
+
+// way is how a scan enters the table.
+type way struct {
+	gather    bool       // take all of the paths, then sort; else walk in order
+	paths     []path     // of the condition entered by; none: the range of time or all
+	condition *condition // that the paths stand for, when they are all of it
+}
+
+// index is the index that a walk goes along.
+func (w *way) index(column string) string {
+	if len(w.paths) == 1 {
+		return w.paths[0].index
+	}
+	return "builds_" + column
+}
+
+// cheap ends the search for a narrower way: sorting so few is quicker than
+// another count.
+const cheap = 500
+
+// choose picks the narrowest way that holds few enough builds to sort them,
+// else a walk.
+func (sc *scan) choose(ctx context.Context, q Queryer, c *compiled) (*way, error) {
+	byTime := sc.sort == SortEnded
+	walk := &way{}
+	if byTime {
+		// Along an index of one value that is in the order of time, with nothing
+		// left to check, every build looked at is one wanted.
+		if cond := c.only(); cond != nil {
+			return &way{paths: cond.paths, condition: cond}, nil
+		}
+		if len(c.conditions) == 0 {
+			return walk, nil
+		}
+	} else if len(c.conditions) == 0 && !c.ranged() {
+		return walk, nil
+	}
+	best, fewest := (*way)(nil), sc.examine+1
+	consider := func(w *way) error {
+		n, err := count(ctx, q, c, w, sc.examine)
+		if err == nil && n < fewest {
+			best, fewest = w, n
+		}
+		return err
+	}
+	for i := len(c.conditions) - 1; i >= 0 && fewest > cheap; i-- { // the joined one is last
+		cond := &c.conditions[i]
+		if len(cond.paths) == 0 {
+			continue
+		}
+		if err := consider(&way{gather: true, paths: cond.paths, condition: cond}); err != nil {
+			return nil, err
+		}
+	}
+	if !byTime && c.ranged() && fewest > cheap {
+		if err := consider(&way{gather: true}); err != nil {
+			return nil, err
+		}
+	}
+	if best != nil {
+		return best, nil
+	}
+	if byTime {
+		for i := len(c.conditions) - 1; i >= 0; i-- {
+			if cond := &c.conditions[i]; len(cond.paths) == 1 && cond.paths[0].byAt {
+				return &way{paths: cond.paths, condition: cond}, nil
+			}
+		}
+	}
+	return walk, nil
+}
+
+// only returns the condition whose one path, in the order of time, is the whole
+// filter; nil: there is none. The joined condition stands for its two parts.
+func (c *compiled) only() *condition {
+	n := len(c.conditions)
+	if n == 0 {
+		return nil
+	}
+	last := &c.conditions[n-1]
+	if len(last.paths) != 1 || !last.paths[0].byAt || !last.paths[0].whole {
+		return nil
+	}
+	if n == 1 || n == 3 && last.paths[0].index == "builds_job" {
+		return last
+	}
+	return nil
+}
+
+// count tells how many builds a way holds, at most limit+1.
+func count(ctx context.Context, q Queryer, c *compiled, w *way, limit int) (int, error) {
+	total := 0
+	one := func(write func(s *statement)) error {
+		s := statement{dialect: q.Dialect()}
+		s.add("SELECT count(*) FROM (SELECT 1 FROM ")
+		write(&s)
+		s.add(" LIMIT ?) counted", limit+1-total)
+		return s.run(ctx, q, func(scan func(dest ...any) error) error {
+			var n int
+			err := scan(&n)
+			total += n
+			return err
+		})
+	}
+	if len(w.paths) == 0 {
+		return total, one(func(s *statement) {
+			s.builds("builds_at")
+			s.add(" WHERE 1 = 1")
+			c.within(s)
+		})
+	}
+	for _, p := range w.paths {
+		if total > limit {
+			break
+		}
+		err := one(func(s *statement) {
+			if p.index == stagePath {
+				s.add("stages b WHERE b.name = ?", p.args...)
+			} else {
+				s.builds(p.index)
+				s.add(" WHERE "+p.sql, p.args...)
+			}
+			if p.byAt || p.index == stagePath {
+				c.within(s)
+			}
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// write is the statement of a scan; it asks for one row more than the limit.
+func (sc *scan) write(s *statement, c *compiled, w *way, column string, after *position) {
+	cols := "b." + column + ", " + sc.columns
+	if w.gather {
+		s.add("SELECT " + cols + " FROM ")
+		sc.gather(s, c, w, column, after)
+		s.add(" LIMIT ?", sc.limit+1)
+		return
+	}
+	rest := 0
+	for i := range c.conditions {
+		if &c.conditions[i] != w.condition && !c.covered(i, w) {
+			rest++
+		}
+	}
+	if rest == 0 {
+		s.add("SELECT " + cols + " FROM ")
+		s.builds(w.index(column))
+		sc.walk(s, c, w, column, after)
+		s.add(" LIMIT ?", min(sc.limit+1, sc.examine+1))
+		return
+	}
+	s.add("SELECT " + cols + " FROM (SELECT b.* FROM ")
+	s.builds(w.index(column))
+	sc.walk(s, c, w, column, after)
+	s.add(" LIMIT ?) b WHERE 1 = 1", sc.examine)
+	c.where(s, w.condition)
+	if s.dialect == Postgres {
+		// SQLite keeps the order of the inner statement, and would sort again all
+		// that it looks at; PostgreSQL knows that it is sorted.
+		sc.order(s, column)
+	}
+	s.add(" LIMIT ?", sc.limit+1)
+}
+
+// covered reports whether condition i is a part of the joined one walked along.
+func (c *compiled) covered(i int, w *way) bool {
+	return w.condition == &c.conditions[len(c.conditions)-1] && len(w.paths) == 1 && w.paths[0].index == "builds_job" && len(c.conditions) == 3 && i < 2
+}
+
+// walk is what follows FROM in a walk along an index in the order of the list.
+func (sc *scan) walk(s *statement, c *compiled, w *way, column string, after *position) {
+	s.add(" WHERE 1 = 1")
+	if len(w.paths) == 1 {
+		s.add(" AND "+w.paths[0].sql, w.paths[0].args...)
+	}
+	c.within(s)
+	sc.follow(s, column, after)
+	sc.order(s, column)
+}
+
+// gather is what follows FROM when all of a way is taken and sorted.
+func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *position) {
+	switch {
+	case len(w.paths) == 0:
+		s.builds("builds_at")
+		s.add(" WHERE 1 = 1")
+	case len(w.paths) == 1 && w.paths[0].index != stagePath:
+		s.builds(w.paths[0].index)
+		s.add(" WHERE "+w.paths[0].sql, w.paths[0].args...)
+	case s.dialect == SQLite:
+		s.add("builds b WHERE b.id IN (")
+		for i, p := range w.paths {
+			if i > 0 {
+				s.add(" UNION ")
+			}
+			if p.index == stagePath {
+				s.add("SELECT b.id FROM stages b WHERE b.name = ?", p.args...)
+			} else {
+				s.add("SELECT b.id FROM ")
+				s.builds(p.index)
+				s.add(" WHERE "+p.sql, p.args...)
+			}
+			if p.byAt || p.index == stagePath {
+				c.within(s)
+			}
+		}
+		s.add(")")
+	case w.paths[0].index == stagePath:
+		s.add("builds b WHERE (b.shard, b.key, b.at) IN (SELECT b.shard, b.key, b.at FROM stages b WHERE b.name = ?", w.paths[0].args...)
+		c.within(s)
+		s.add(")")
+	default: // PostgreSQL joins the paths by itself
+		s.add("builds b WHERE 1 = 1")
+	}
+	c.within(s)
+	skip := w.condition
+	if len(w.paths) != 1 || !w.paths[0].whole {
+		skip = nil
+	}
+	c.where(s, skip)
+	sc.follow(s, column, after)
+	sc.order(s, column)
+}
+
+// follow keeps what stands behind a position in the order of the list.
+func (sc *scan) follow(s *statement, column string, after *position) {
+	if after == nil {
+		return
+	}
+	sign := "<"
+	if sc.asc {
+		sign = ">"
+	}
+	s.add(" AND (b."+column+", b.id) "+sign+" (?, ?)", after.value, after.id)
+}
+
+func (sc *scan) order(s *statement, column string) {
+	way := " DESC"
+	if sc.asc {
+		way = " ASC"
+	}
+	s.add(" ORDER BY b." + column + way + ", b.id" + way)
+}

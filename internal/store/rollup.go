@@ -1,0 +1,150 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Dim says what a rollup's names A, B and C are.
+type Dim int64
+
+// The dimensions of rollups. A rollup is of one day, of one hour for DimAll.
+const (
+	DimAll        Dim = 0 // by hour
+	DimProject    Dim = 1 // project
+	DimJob        Dim = 2 // project, name
+	DimStage      Dim = 3 // project, name, stage
+	DimMachine    Dim = 4 // machine
+	DimMachineJob Dim = 5 // machine, project, name
+	DimRunner     Dim = 6 // runner's key, machine, runner's name
+)
+
+const (
+	hourUS = int64(time.Hour / time.Microsecond)
+	dayUS  = 24 * hourUS
+)
+
+// RollupKey tells rollups apart.
+type RollupKey struct {
+	Dim     Dim
+	A, B, C string
+	At      int64 // microseconds: start of its day (UTC) or hour
+}
+
+// Rollup is the sums of the builds of one key.
+type Rollup struct {
+	RollupKey
+	Builds, Failed, Canceled, OOM                        int64
+	WallUS, CPUUS, QueueUS, Queued, ThrottledUS, IO, Net int64
+	MemPeak                                              int64 // the largest, -1: none known
+	LastAt                                               int64
+}
+
+// NewRollups sums rows up, sorted by key: servers that write to the same
+// rollups take the locks in one order.
+func NewRollups(rows []*Row) []Rollup {
+	sums := map[RollupKey]*Rollup{}
+	for _, r := range rows {
+		day := r.At - r.At%dayUS
+		build := Rollup{Builds: 1, OOM: r.OOM, WallUS: known(r.WallUS), CPUUS: known(r.CPUUS), QueueUS: known(r.QueueUS),
+			ThrottledUS: known(r.ThrottledUS), IO: known(r.IOBytes), Net: known(r.NetBytes), MemPeak: r.MemPeak, LastAt: r.At}
+		switch r.Result {
+		case "failed":
+			build.Failed = 1
+		case "canceled":
+			build.Canceled = 1
+		}
+		if r.QueueUS >= 0 {
+			build.Queued = 1
+		}
+		for _, k := range []RollupKey{
+			{Dim: DimAll, At: r.At - r.At%hourUS},
+			{DimProject, r.Project, "", "", day},
+			{DimJob, r.Project, r.Name, "", day},
+			{DimMachine, r.Machine, "", "", day},
+			{DimMachineJob, r.Machine, r.Project, r.Name, day},
+			{DimRunner, r.Runner, r.Machine, r.RunnerName, day},
+		} {
+			add(sums, k, &build)
+		}
+		for _, s := range r.Stages {
+			stage := Rollup{Builds: 1, WallUS: known(s.WallUS), CPUUS: known(s.CPUUS), IO: known(s.IO), Net: known(s.Net), MemPeak: s.MemPeak, LastAt: r.At}
+			add(sums, RollupKey{DimStage, r.Project, r.Name, s.Name, day}, &stage)
+		}
+	}
+	out := make([]Rollup, 0, len(sums))
+	for _, s := range sums {
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(x, y Rollup) int {
+		return cmp.Or(cmp.Compare(x.Dim, y.Dim), cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B), cmp.Compare(x.C, y.C), cmp.Compare(x.At, y.At))
+	})
+	return out
+}
+
+func known(n int64) int64 { return max(n, 0) }
+
+func add(sums map[RollupKey]*Rollup, k RollupKey, r *Rollup) {
+	s, ok := sums[k]
+	if !ok {
+		s = &Rollup{RollupKey: k, MemPeak: -1}
+		sums[k] = s
+	}
+	s.merge(r)
+}
+
+func (s *Rollup) merge(r *Rollup) {
+	s.Builds += r.Builds
+	s.Failed += r.Failed
+	s.Canceled += r.Canceled
+	s.OOM += r.OOM
+	s.WallUS += r.WallUS
+	s.CPUUS += r.CPUUS
+	s.QueueUS += r.QueueUS
+	s.Queued += r.Queued
+	s.ThrottledUS += r.ThrottledUS
+	s.IO += r.IO
+	s.Net += r.Net
+	s.MemPeak = max(s.MemPeak, r.MemPeak)
+	s.LastAt = max(s.LastAt, r.LastAt)
+}
+
+// Name is a value that a field has had: what text searches look through and
+// what type-ahead offers. Target is what is asked for instead; of a runner's
+// token or name that is its key, of others the value.
+type Name struct {
+	Kind   string // project, job, ref, runner, machine, stage
+	Value  string
+	Target string
+}
+
+// NewNames returns the names in rows, each once, sorted.
+func NewNames(rows []*Row) []Name {
+	set := map[Name]bool{}
+	put := func(kind, value, target string) {
+		if value != "" {
+			set[Name{kind, value, target}] = true
+		}
+	}
+	for _, r := range rows {
+		put("project", r.Project, r.Project)
+		put("job", r.Name, r.Name)
+		put("ref", r.Ref, r.Ref)
+		put("machine", r.Machine, r.Machine)
+		for _, v := range []string{r.Runner, r.RunnerToken, r.RunnerName} {
+			put("runner", v, r.Runner)
+		}
+		for _, s := range r.Stages {
+			put("stage", s.Name, s.Name)
+		}
+	}
+	out := make([]Name, 0, len(set))
+	for n := range set {
+		out = append(out, n)
+	}
+	slices.SortFunc(out, func(x, y Name) int {
+		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Value, y.Value), cmp.Compare(x.Target, y.Target))
+	})
+	return out
+}

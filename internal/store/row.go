@@ -1,0 +1,193 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cimeter/cimeter"
+)
+
+// Bounds of what a record may hold to be kept. Agents bound what they send; a
+// record beyond these is a forged one.
+const (
+	MaxKeyBytes    = 1024
+	MaxStages      = 1000
+	MaxRecordBytes = 4 << 20 // of its JSON
+	// textBytes bounds the columns that names are taken out into: an index row
+	// holds three of them. The record itself keeps the whole.
+	textBytes = 500
+)
+
+// Row is what the columns of a build hold: its names as they can be asked for
+// and its costs as they can be sorted. -1 is not known.
+type Row struct {
+	Key         string
+	At          int64 // microseconds since 1970: when it ended, or was received when that is earlier
+	ReceivedAt  int64
+	Agent       string
+	CI          string
+	Server      string
+	Project     string
+	Number      string
+	Name        string
+	Ref         string
+	Event       string
+	Pipeline    string
+	Machine     string
+	Runner      string // its key
+	RunnerToken string
+	RunnerName  string
+	Result      string
+	Verdicts    string // ,oom,throttled,
+	WallUS      int64
+	CPUUS       int64
+	QueueUS     int64
+	ThrottledUS int64
+	MemPeak     int64
+	MemLimit    int64
+	IOBytes     int64
+	NetBytes    int64
+	OOM         int64 // 1: something in it was killed for memory
+	Stages      []StageRow
+	Record      []byte // stored form, without the trace
+	Trace       []byte // stored form; nil: it has none
+}
+
+// StageRow is what the columns of a stage hold.
+type StageRow struct {
+	Name    string
+	WallUS  int64
+	CPUUS   int64
+	MemPeak int64
+	IO      int64
+	Net     int64
+}
+
+// Micros is a time as the columns hold it.
+func Micros(t time.Time) int64 { return t.UnixMicro() }
+
+// Time is the time of a column; 0 is the zero time.
+func Time(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// Clean returns s as a column holds it: at most 500 bytes of UTF-8 without NUL,
+// which PostgreSQL does not take.
+func Clean(s string) string {
+	if len(s) > textBytes {
+		s = s[:textBytes]
+		for len(s) > 0 {
+			if r, n := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || n != 1 {
+				break
+			}
+			s = s[:len(s)-1]
+		}
+	}
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}
+
+// NewRow takes a record apart. The error wraps [cimeter.ErrInvalid] for a
+// record that cannot be kept.
+func NewRow(p Put) (*Row, error) {
+	r := p.Record
+	switch {
+	case r == nil:
+		return nil, fmt.Errorf("record: none: %w", cimeter.ErrInvalid)
+	case r.Key == "" || len(r.Key) > MaxKeyBytes || !utf8.ValidString(r.Key) || strings.ContainsRune(r.Key, 0):
+		return nil, fmt.Errorf("record: key %.80q: want 1 to %d bytes of UTF-8 without NUL: %w", r.Key, MaxKeyBytes, cimeter.ErrInvalid)
+	case len(r.Stages) > MaxStages:
+		return nil, fmt.Errorf("record %s: %d stages: want at most %d: %w", r.Key, len(r.Stages), MaxStages, cimeter.ErrInvalid)
+	case r.EndedAt.Year() < 1970 || r.EndedAt.Year() > 9998:
+		return nil, fmt.Errorf("record %s: ended at %s: want a year from 1970 to 9998: %w", r.Key, r.EndedAt.Format(time.RFC3339), cimeter.ErrInvalid)
+	case p.ReceivedAt.Year() < 1970:
+		return nil, fmt.Errorf("record %s: no time of receipt: %w", r.Key, cimeter.ErrInvalid)
+	}
+	row := &Row{
+		Key: r.Key, At: Micros(r.EndedAt), ReceivedAt: Micros(p.ReceivedAt), Agent: Clean(p.Agent),
+		CI: Clean(r.CI), Server: Clean(r.Server), Project: Clean(r.Project), Number: Clean(r.Number), Name: Clean(r.Name), Ref: Clean(r.Ref),
+		Event: Clean(r.Event), Pipeline: Clean(r.Pipeline), Machine: Clean(r.Machine), Runner: Clean(r.Runner.Key()),
+		RunnerToken: Clean(r.Runner.ShortToken), RunnerName: Clean(r.Runner.Name), Result: Clean(r.Result),
+		QueueUS: -1, MemLimit: -1,
+	}
+	// An agent whose clock is ahead must not stand on top of every list.
+	row.At = min(row.At, row.ReceivedAt)
+	if !r.QueuedAt.IsZero() {
+		row.QueueUS = max(0, r.StartedAt.Sub(r.QueuedAt).Microseconds())
+	}
+	if r.Limits != nil {
+		row.MemLimit = bytes(r.Limits.MemoryBytes)
+	}
+	s := usage("", &r.Usage)
+	row.WallUS, row.CPUUS, row.MemPeak, row.IOBytes, row.NetBytes = s.WallUS, s.CPUUS, s.MemPeak, s.IO, s.Net
+	row.ThrottledUS = micros(r.Usage.CPUThrottledSeconds)
+	if r.Usage.OOMKills.Value+r.Usage.OOMKillsNested.Value > 0 {
+		row.OOM = 1
+	}
+	row.Verdicts = verdicts(r.Verdicts)
+	if strings.Contains(row.Verdicts, ",oom,") {
+		row.OOM = 1
+	}
+	for i := range r.Stages {
+		row.Stages = append(row.Stages, usage(Clean(r.Stages[i].Name), &r.Stages[i].Usage))
+	}
+	var err error
+	if row.Record, row.Trace, err = encode(r); err != nil {
+		return nil, fmt.Errorf("record %s: %w", r.Key, err)
+	}
+	return row, nil
+}
+
+func verdicts(vs []cimeter.Verdict) string {
+	var b strings.Builder
+	for _, v := range vs {
+		kind := Clean(v.Kind)
+		if kind == "" || strings.ContainsAny(kind, ",%_\\") || strings.Contains(b.String(), ","+kind+",") || b.Len()+len(kind) > textBytes {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(kind)
+		b.WriteByte(',')
+	}
+	return b.String()
+}
+
+func usage(name string, u *cimeter.Usage) StageRow {
+	s := StageRow{Name: name, WallUS: micros(cimeter.Some(u.WallSeconds)), CPUUS: micros(u.CPUSeconds.Total), MemPeak: -1, IO: -1, Net: -1}
+	if u.MemoryBytes != nil {
+		s.MemPeak = bytes(u.MemoryBytes.Peak)
+	}
+	if u.IOBytes != nil {
+		s.IO = bytes(cimeter.Some(u.IOBytes.Read)) + bytes(cimeter.Some(u.IOBytes.Write))
+	}
+	if u.NetworkBytes != nil {
+		s.Net = bytes(cimeter.Some(u.NetworkBytes.Receive)) + bytes(cimeter.Some(u.NetworkBytes.Transmit))
+	}
+	return s
+}
+
+// Columns hold at most this: sums over a million builds stay within 63 bits.
+const maxColumn = 1 << 52
+
+func micros(seconds cimeter.Opt[float64]) int64 {
+	v, ok := seconds.Get()
+	if !ok || v != v {
+		return -1
+	}
+	return int64(min(max(v, 0), maxColumn/1e6) * 1e6)
+}
+
+func bytes(n cimeter.Opt[uint64]) int64 {
+	v, ok := n.Get()
+	if !ok {
+		return -1
+	}
+	return int64(min(v, maxColumn))
+}

@@ -1,0 +1,106 @@
+CREATE TABLE meta (
+  name  TEXT PRIMARY KEY,
+  value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Times are microseconds since 1970, costs whole microseconds or bytes; -1 is not known.
+CREATE TABLE builds (
+  id           INTEGER PRIMARY KEY,
+  key          TEXT NOT NULL UNIQUE,
+  at           INTEGER NOT NULL,
+  received_at  INTEGER NOT NULL,
+  agent        TEXT NOT NULL,
+  ci           TEXT NOT NULL,
+  server       TEXT NOT NULL,
+  project      TEXT NOT NULL,
+  number       TEXT NOT NULL,
+  name         TEXT NOT NULL,
+  ref          TEXT NOT NULL,
+  event        TEXT NOT NULL,
+  pipeline     TEXT NOT NULL,
+  machine      TEXT NOT NULL,
+  runner       TEXT NOT NULL,
+  runner_name  TEXT NOT NULL,
+  result       TEXT NOT NULL,
+  verdicts     TEXT NOT NULL,
+  wall_us      INTEGER NOT NULL,
+  cpu_us       INTEGER NOT NULL,
+  queue_us     INTEGER NOT NULL,
+  throttled_us INTEGER NOT NULL,
+  mem_peak     INTEGER NOT NULL,
+  mem_limit    INTEGER NOT NULL,
+  io_bytes     INTEGER NOT NULL,
+  net_bytes    INTEGER NOT NULL,
+  oom          INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX builds_at        ON builds (at);
+CREATE INDEX builds_project   ON builds (project, at);
+CREATE INDEX builds_job       ON builds (project, name, at);
+CREATE INDEX builds_name      ON builds (name, at);
+CREATE INDEX builds_ref       ON builds (ref, at);
+CREATE INDEX builds_machine   ON builds (machine, at);
+CREATE INDEX builds_runner    ON builds (runner, at);
+CREATE INDEX builds_result    ON builds (result, at);
+CREATE INDEX builds_ci        ON builds (ci, at);
+CREATE INDEX builds_number    ON builds (number, at);
+CREATE INDEX builds_pipeline  ON builds (pipeline, at) WHERE pipeline <> '';
+CREATE INDEX builds_verdicts  ON builds (at) WHERE verdicts <> '';
+CREATE INDEX builds_cpu_us    ON builds (cpu_us);
+CREATE INDEX builds_wall_us   ON builds (wall_us);
+CREATE INDEX builds_queue_us  ON builds (queue_us);
+CREATE INDEX builds_mem_peak  ON builds (mem_peak);
+CREATE INDEX builds_io_bytes  ON builds (io_bytes);
+CREATE INDEX builds_net_bytes ON builds (net_bytes);
+
+-- The whole record and its trace, as JSON in zstd.
+CREATE TABLE bodies (
+  id     INTEGER PRIMARY KEY REFERENCES builds (id) ON DELETE CASCADE,
+  record BLOB NOT NULL,
+  trace  BLOB
+) STRICT;
+
+-- at is the build's: retention cuts both tables at one place.
+CREATE TABLE stages (
+  name     TEXT NOT NULL,
+  at       INTEGER NOT NULL,
+  id       INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  wall_us  INTEGER NOT NULL,
+  cpu_us   INTEGER NOT NULL,
+  mem_peak INTEGER NOT NULL,
+  io_bytes INTEGER NOT NULL,
+  net_bytes INTEGER NOT NULL,
+  PRIMARY KEY (name, at, id, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE rollups (
+  dim          INTEGER NOT NULL,
+  a            TEXT NOT NULL,
+  b            TEXT NOT NULL,
+  c            TEXT NOT NULL,
+  at           INTEGER NOT NULL,
+  builds       INTEGER NOT NULL,
+  failed       INTEGER NOT NULL,
+  canceled     INTEGER NOT NULL,
+  oom          INTEGER NOT NULL,
+  wall_us      INTEGER NOT NULL,
+  cpu_us       INTEGER NOT NULL,
+  queue_us     INTEGER NOT NULL,
+  queued       INTEGER NOT NULL,
+  throttled_us INTEGER NOT NULL,
+  io_bytes     INTEGER NOT NULL,
+  net_bytes    INTEGER NOT NULL,
+  mem_peak     INTEGER NOT NULL,
+  last_at      INTEGER NOT NULL,
+  PRIMARY KEY (dim, a, b, c, at)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX rollups_at ON rollups (dim, at);
+
+CREATE TABLE names (
+  kind   TEXT NOT NULL,
+  value  TEXT NOT NULL,
+  target TEXT NOT NULL,
+  PRIMARY KEY (kind, value, target)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,197 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	driver "modernc.org/sqlite" // registers itself as "sqlite"
+	code "modernc.org/sqlite/lib"
+
+	"github.com/cimeter/cimeter"
+)
+
+// Options say how a Store is opened.
+type Options struct {
+	Path string // of the file; its folder must be there
+	// Migrate brings an older schema up to date; else it is an error. A new file
+	// gets its schema either way.
+	Migrate bool
+	// CheckTime bounds the check of the file at Open; 0 is one second. A large
+	// file is checked as far as that goes: Check does the whole.
+	CheckTime time.Duration
+	// Readers is how many reads run at once; 0 is 4.
+	Readers int
+
+	// fault is called before each statement that changes the file, with its
+	// number. For tests that stop the process there.
+	fault func(n int)
+}
+
+// Store is builds in a SQLite file.
+type Store struct {
+	o       Options
+	write   *sql.DB // one connection
+	read    *sql.DB
+	unclean bool
+	lock    *os.File
+
+	turn  chan struct{} // holds the right to write
+	mu    sync.Mutex
+	queue []*waiting
+
+	steps int // under turn
+	named nameSet
+	leads leads
+}
+
+// Open opens the file, makes it if there is none, checks it and brings its
+// schema up to date. The error wraps [cimeter.ErrConflict] for a schema that
+// is newer than this program, or older and not to be migrated, and
+// [cimeter.ErrUnavailable] for a file that is damaged or used by another process.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.CheckTime == 0 {
+		o.CheckTime = time.Second
+	}
+	if o.Readers == 0 {
+		o.Readers = 4
+	}
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
+	}
+	o.Path = path
+	s := &Store{o: o, turn: make(chan struct{}, 1)}
+	if err := s.open(ctx); err != nil {
+		s.closeAll()
+		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
+	}
+	return s, nil
+}
+
+// pragmas hold for every connection: the pool makes new ones at any time.
+func (s *Store) dsn(more ...string) string {
+	v := url.Values{}
+	for _, p := range append([]string{
+		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)", "trusted_schema(OFF)", "cell_size_check(ON)",
+	}, more...) {
+		v.Add("_pragma", p)
+	}
+	v.Set("_txlock", "immediate")
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: s.o.Path, RawQuery: v.Encode()}).String()
+}
+
+func (s *Store) open(ctx context.Context) (err error) {
+	if s.lock, err = lockFile(s.o.Path + ".lock"); err != nil {
+		return err
+	}
+	if s.write, err = sql.Open("sqlite", s.dsn("auto_vacuum(INCREMENTAL)", "cache_size(-65536)", "temp_store(MEMORY)")); err != nil {
+		return err
+	}
+	s.write.SetMaxOpenConns(1)
+	s.write.SetMaxIdleConns(1)
+	if s.read, err = sql.Open("sqlite", s.dsn("query_only(ON)", "cache_size(-16384)", "temp_store(MEMORY)")); err != nil {
+		return err
+	}
+	s.read.SetMaxOpenConns(s.o.Readers)
+	s.read.SetMaxIdleConns(s.o.Readers)
+	if err := s.write.PingContext(ctx); err != nil {
+		return s.damaged(err)
+	}
+	if err := s.bounded(ctx); err != nil {
+		return err
+	}
+	if err := s.migrate(ctx); err != nil {
+		return s.damaged(err)
+	}
+	var clean int
+	switch err := s.write.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'clean'").Scan(&clean); {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return s.damaged(err)
+	case err == nil:
+		s.unclean = clean == 0
+	}
+	_, err = s.write.ExecContext(ctx, "INSERT INTO meta VALUES ('clean', 0) ON CONFLICT (name) DO UPDATE SET value = 0")
+	return s.damaged(err)
+}
+
+// bounded checks as much of the file as its time allows.
+func (s *Store) bounded(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, s.o.CheckTime)
+	defer cancel()
+	err := s.check(within)
+	if within.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// Unclean reports whether the process before this one did not close the store:
+// its owner then runs Check.
+func (s *Store) Unclean() bool { return s.unclean }
+
+// Check reads the whole file and returns an error that wraps
+// [cimeter.ErrUnavailable] when it is damaged.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.check(ctx); err != nil {
+		return fmt.Errorf("check store %s: %w", s.o.Path, err)
+	}
+	return nil
+}
+
+func (s *Store) check(ctx context.Context) error {
+	var found string
+	if err := s.read.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+		return s.damaged(err)
+	}
+	if found != "ok" {
+		return s.damage(found)
+	}
+	return nil
+}
+
+func (s *Store) damage(what string) error {
+	return fmt.Errorf("the file is damaged (%s): move it away with its -wal and -shm, then put the last backup in its place: %w", what, cimeter.ErrUnavailable)
+}
+
+// damaged says what to do when SQLite says that the file is not sound, and
+// gives other errors of SQLite their code.
+func (s *Store) damaged(err error) error {
+	var e *driver.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code() & 0xff {
+	case code.SQLITE_CORRUPT, code.SQLITE_NOTADB:
+		return s.damage(e.Error())
+	case code.SQLITE_FULL, code.SQLITE_IOERR, code.SQLITE_BUSY, code.SQLITE_LOCKED, code.SQLITE_READONLY, code.SQLITE_CANTOPEN, code.SQLITE_NOMEM:
+		return fmt.Errorf("%v: %w", e, cimeter.ErrUnavailable)
+	}
+	return err
+}
+
+// Close ends the store and marks it as cleanly closed.
+func (s *Store) Close() error {
+	s.turn <- struct{}{}
+	_, err := s.write.Exec("UPDATE meta SET value = 1 WHERE name = 'clean'")
+	return errors.Join(err, s.closeAll())
+}
+
+func (s *Store) closeAll() error {
+	var errs []error
+	for _, db := range []*sql.DB{s.read, s.write} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}

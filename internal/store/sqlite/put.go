@@ -1,0 +1,251 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
+)
+
+// commitTime bounds a commit that its callers no longer wait for.
+const commitTime = time.Minute
+
+// waiting is a batch that waits for its commit.
+type waiting struct {
+	rows   []*store.Row
+	result store.PutResult
+	err    error
+	done   chan struct{} // closed: result and err are set
+}
+
+// Put keeps a batch, all of it or nothing, durably. A key that is there already
+// is counted and changes nothing. Batches that come while one is written are
+// written together: one wait for the disk serves all. After an error the batch
+// may have been kept; putting it again is safe.
+func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, error) {
+	if len(batch) > store.MaxBatch {
+		return store.PutResult{}, fmt.Errorf("put %d records: want at most %d: %w", len(batch), store.MaxBatch, cimeter.ErrInvalid)
+	}
+	w := &waiting{rows: make([]*store.Row, 0, len(batch)), done: make(chan struct{})}
+	for _, p := range batch {
+		row, err := store.NewRow(p)
+		if err != nil {
+			return store.PutResult{}, fmt.Errorf("put: %w", err)
+		}
+		w.rows = append(w.rows, row)
+	}
+	s.mu.Lock()
+	s.queue = append(s.queue, w)
+	s.mu.Unlock()
+	for waits := true; waits; {
+		select {
+		case s.turn <- struct{}{}:
+			s.commit(ctx) // the longest waiting first: this batch may be behind them
+			<-s.turn
+		case <-w.done:
+			waits = false
+		case <-ctx.Done():
+			if s.withdraw(w) {
+				return store.PutResult{}, fmt.Errorf("put %d records: %w", len(batch), ctx.Err())
+			}
+			<-w.done // being written
+			waits = false
+		}
+	}
+	if w.err != nil {
+		return store.PutResult{}, fmt.Errorf("put %d records: %w", len(batch), w.err)
+	}
+	return w.result, nil
+}
+
+// withdraw takes a batch out of the queue; false: it is being written.
+func (s *Store) withdraw(w *waiting) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.queue, w)
+	if i >= 0 {
+		s.queue = slices.Delete(s.queue, i, i+1)
+	}
+	return i >= 0
+}
+
+// commit writes what waits, with the turn held.
+func (s *Store) commit(ctx context.Context) {
+	s.mu.Lock()
+	var group []*waiting
+	n := 0
+	for len(s.queue) > 0 && (n == 0 || n+len(s.queue[0].rows) <= store.MaxBatch) {
+		n += len(s.queue[0].rows)
+		group = append(group, s.queue[0])
+		s.queue = s.queue[1:]
+	}
+	s.mu.Unlock()
+	if len(group) == 0 {
+		return
+	}
+	// Others wait for this commit too: it does not end with one of them.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
+	defer cancel()
+	err := s.put(ctx, group)
+	for _, w := range group {
+		w.err = s.damaged(err)
+		close(w.done)
+	}
+}
+
+const insertBuild = `INSERT INTO builds (key, at, received_at, agent, ci, server, project, number, name, ref, event, pipeline, machine,
+runner, runner_name, result, verdicts, wall_us, cpu_us, queue_us, throttled_us, mem_peak, mem_limit, io_bytes, net_bytes, oom)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
+
+const insertBody = "INSERT INTO bodies (id, record, trace) VALUES (?, ?, ?)"
+
+const insertStage = "INSERT INTO stages (name, at, id, position, wall_us, cpu_us, mem_peak, io_bytes, net_bytes) VALUES "
+
+const upsertRollup = `INSERT INTO rollups (dim, a, b, c, at, builds, failed, canceled, oom, wall_us, cpu_us, queue_us, queued, throttled_us,
+io_bytes, net_bytes, mem_peak, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (dim, a, b, c, at) DO UPDATE SET builds = builds + excluded.builds, failed = failed + excluded.failed,
+canceled = canceled + excluded.canceled, oom = oom + excluded.oom, wall_us = wall_us + excluded.wall_us, cpu_us = cpu_us + excluded.cpu_us,
+queue_us = queue_us + excluded.queue_us, queued = queued + excluded.queued, throttled_us = throttled_us + excluded.throttled_us,
+io_bytes = io_bytes + excluded.io_bytes, net_bytes = net_bytes + excluded.net_bytes, mem_peak = max(mem_peak, excluded.mem_peak),
+last_at = max(last_at, excluded.last_at)`
+
+// inserter prepares each statement of a transaction once.
+type inserter struct {
+	ctx   context.Context
+	s     *Store
+	tx    *sql.Tx
+	known map[string]*sql.Stmt
+}
+
+func (in *inserter) exec(statement string, args ...any) (sql.Result, error) {
+	stmt, ok := in.known[statement]
+	if !ok {
+		var err error
+		if stmt, err = in.tx.PrepareContext(in.ctx, statement); err != nil {
+			return nil, err
+		}
+		in.known[statement] = stmt
+	}
+	in.s.step()
+	return stmt.ExecContext(in.ctx, args...)
+}
+
+func (s *Store) put(ctx context.Context, group []*waiting) error {
+	var names []store.Name
+	results := make([]store.PutResult, len(group))
+	err := s.transaction(ctx, func(tx *sql.Tx) error {
+		in := &inserter{ctx: ctx, s: s, tx: tx, known: map[string]*sql.Stmt{}}
+		var from int64
+		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(value), 0) FROM meta WHERE name = 'kept_from'").Scan(&from); err != nil {
+			return err
+		}
+		var stored []*store.Row
+		for i, w := range group {
+			for _, r := range w.rows {
+				if r.At < from {
+					results[i].Expired++
+					continue
+				}
+				ok, err := in.build(r)
+				switch {
+				case err != nil:
+					return err
+				case !ok:
+					results[i].Duplicates++
+				default:
+					results[i].Stored++
+					stored = append(stored, r)
+				}
+			}
+		}
+		for _, r := range store.NewRollups(stored) {
+			if _, err := in.exec(upsertRollup, int64(r.Dim), r.A, r.B, r.C, r.At, r.Builds, r.Failed, r.Canceled, r.OOM, r.WallUS, r.CPUUS, r.QueueUS,
+				r.Queued, r.ThrottledUS, r.IO, r.Net, r.MemPeak, r.LastAt); err != nil {
+				return err
+			}
+		}
+		if len(stored) > 0 {
+			if _, err := in.exec("INSERT INTO meta VALUES ('builds', ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value", len(stored)); err != nil {
+				return err
+			}
+		}
+		names = s.named.missing(store.NewNames(stored))
+		for _, n := range names {
+			if _, err := in.exec("INSERT INTO names VALUES (?, ?, ?) ON CONFLICT DO NOTHING", n.Kind, n.Value, n.Target); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.named.add(names)
+	for i, w := range group {
+		w.result = results[i]
+	}
+	return nil
+}
+
+// build writes one build; false: its key is there.
+func (in *inserter) build(r *store.Row) (bool, error) {
+	res, err := in.exec(insertBuild, r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
+		r.Runner, r.RunnerName, r.Result, r.Verdicts, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM)
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	if err != nil || n == 0 {
+		return false, err
+	}
+	id, err := res.LastInsertId()
+	if err != nil {
+		return false, err
+	}
+	if _, err := in.exec(insertBody, id, r.Record, r.Trace); err != nil {
+		return false, err
+	}
+	const atOnce = 16
+	for first := 0; first < len(r.Stages); first += atOnce {
+		part := r.Stages[first:min(first+atOnce, len(r.Stages))]
+		args := make([]any, 0, 9*len(part))
+		for i, s := range part {
+			args = append(args, s.Name, r.At, id, first+i, s.WallUS, s.CPUUS, s.MemPeak, s.IO, s.Net)
+		}
+		if _, err := in.exec(insertStage+strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?, ?), ", len(part)), ", "), args...); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// nameSet remembers names that are in the file, so that they are not written
+// with each build. It is used with the turn held.
+type nameSet struct{ known map[store.Name]struct{} }
+
+// maxNamed bounds the memory of nameSet: about 10 MB. A full set is dropped.
+const maxNamed = 50_000
+
+func (n *nameSet) missing(names []store.Name) []store.Name {
+	out := names[:0:0]
+	for _, x := range names {
+		if _, ok := n.known[x]; !ok {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func (n *nameSet) add(names []store.Name) {
+	if n.known == nil || len(n.known) > maxNamed {
+		n.known = map[store.Name]struct{}{}
+	}
+	for _, x := range names {
+		n.known[x] = struct{}{}
+	}
+}

@@ -1,0 +1,162 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
+)
+
+// Retention deletes in small transactions, so that records are taken meanwhile.
+const (
+	deleteBuilds = 500 // builds in a transaction
+	deleteRounds = 20  // transactions in a run
+)
+
+// Retain deletes what the store need not keep. Its work is bounded: see
+// [store.Retained]. A record that ended before what was deleted is not taken
+// again: Put counts it as expired.
+func (s *Store) Retain(ctx context.Context, r store.Retention) (store.Retained, error) {
+	var out store.Retained
+	for range deleteRounds {
+		n, err := s.retain(ctx, r, &out)
+		if err != nil {
+			return out, fmt.Errorf("retain: %w", s.damaged(err))
+		}
+		out.Builds += n
+		if out.More = n > 0; !out.More {
+			break
+		}
+	}
+	st, err := s.Stats(ctx)
+	out.Bytes = st.Bytes
+	return out, err
+}
+
+// retain deletes the oldest builds once; 0: none needs to go.
+func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retained) (deleted int64, err error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	err = s.transaction(ctx, func(tx *sql.Tx) error {
+		if !r.TotalsFrom.IsZero() {
+			if err := s.exec(ctx, tx, `DELETE FROM rollups WHERE dim IN (0, 1, 2, 3, 4, 5, 6) AND at < ?`, store.Micros(r.TotalsFrom)); err != nil {
+				return err
+			}
+		}
+		limit, err := s.over(ctx, tx, r)
+		if err != nil || limit == 0 {
+			return err
+		}
+		// Builds that ended at one instant go together: at is where both tables
+		// are cut. The cut lies behind the newest of the oldest few.
+		var cut sql.NullInt64
+		if err := tx.QueryRowContext(ctx, "SELECT max(at) + 1 FROM (SELECT at FROM builds WHERE at < ? ORDER BY at LIMIT ?)", limit, deleteBuilds).Scan(&cut); err != nil || !cut.Valid {
+			return err
+		}
+		if err := s.exec(ctx, tx, "DELETE FROM stages WHERE name IN (SELECT value FROM names WHERE kind = 'stage' UNION ALL SELECT '') AND at < ?", cut.Int64); err != nil {
+			return err
+		}
+		s.step()
+		res, err := tx.ExecContext(ctx, "DELETE FROM builds WHERE at < ?", cut.Int64)
+		if err != nil {
+			return err
+		}
+		if deleted, err = res.RowsAffected(); err != nil {
+			return err
+		}
+		if err := s.exec(ctx, tx, "UPDATE meta SET value = value - ? WHERE name = 'builds'", deleted); err != nil {
+			return err
+		}
+		return s.exec(ctx, tx, "INSERT INTO meta VALUES ('kept_from', ?) ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)", cut.Int64)
+	})
+	if err != nil {
+		return 0, err
+	}
+	s.step()
+	_, err = s.write.ExecContext(ctx, "PRAGMA incremental_vacuum(2000)")
+	return deleted, err
+}
+
+// over returns the time before which builds must go; 0: none.
+func (s *Store) over(ctx context.Context, tx *sql.Tx, r store.Retention) (int64, error) {
+	if r.MaxBytes > 0 {
+		var bytes int64
+		if err := tx.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count) * (SELECT page_size FROM pragma_page_size)
+- (SELECT freelist_count FROM pragma_freelist_count) * (SELECT page_size FROM pragma_page_size)`).Scan(&bytes); err != nil {
+			return 0, err
+		}
+		if bytes > r.MaxBytes {
+			return 1 << 62, nil
+		}
+	}
+	if r.KeepFrom.IsZero() {
+		return 0, nil
+	}
+	return store.Micros(r.KeepFrom), nil
+}
+
+// Backup writes the whole store, as it is at one instant, into a new file while
+// records are taken. The file is there whole or not at all; the error wraps
+// [cimeter.ErrConflict] when it is there already.
+func (s *Store) Backup(ctx context.Context, path string) error {
+	if err := s.backup(ctx, path); err != nil {
+		return fmt.Errorf("backup to %s: %w", path, s.damaged(err))
+	}
+	return nil
+}
+
+func (s *Store) backup(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("the file is there already: %w", cimeter.ErrConflict)
+	}
+	part := path + "." + strconv.FormatUint(rand.Uint64(), 36) + ".part"
+	defer os.Remove(part)
+	db, err := sql.Open("sqlite", s.dsn())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", part); err != nil {
+		return err
+	}
+	if err := seal(ctx, part); err != nil {
+		return err
+	}
+	// A link, unlike a rename, never takes another file's place.
+	if err := os.Link(part, path); err != nil {
+		return err
+	}
+	return syncPath(filepath.Dir(path))
+}
+
+// seal marks a copy as closed and puts it onto the disk.
+func seal(ctx context.Context, path string) error {
+	db, err := sql.Open("sqlite", (&Store{o: Options{Path: path}}).dsn())
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "UPDATE meta SET value = 1 WHERE name = 'clean'")
+	if err := errors.Join(err, db.Close()); err != nil { // closing moves the log into the file
+		return err
+	}
+	return syncPath(path)
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

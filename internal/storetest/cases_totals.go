@@ -1,0 +1,203 @@
+package storetest
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/filter"
+	"github.com/cimeter/cimeter/internal/store"
+)
+
+// addTo adds a build to totals as simply as can be.
+func addTo(t *store.Totals, p store.Put) {
+	t.Builds++
+	switch p.Record.Result {
+	case "failed":
+		t.Failed++
+	case "canceled":
+		t.Canceled++
+	}
+	if p.Record.Usage.OOMKills.Value > 0 || slices.ContainsFunc(p.Record.Verdicts, func(v cimeter.Verdict) bool { return v.Kind == "oom" }) {
+		t.OOM++
+	}
+	known := func(s store.Sort) int64 { return max(0, cost(p, s)) }
+	t.WallSeconds += float64(known(store.SortWall)) / 1e6
+	t.CPUSeconds += float64(known(store.SortCPU)) / 1e6
+	t.QueueSeconds += float64(known(store.SortQueue)) / 1e6
+	if !p.Record.QueuedAt.IsZero() {
+		t.Queued++
+	}
+	if v, ok := p.Record.Usage.CPUThrottledSeconds.Get(); ok {
+		t.ThrottledSeconds += float64(int64(v*1e6)) / 1e6
+	}
+	t.IOBytes += known(store.SortIO)
+	t.NetworkBytes += known(store.SortNet)
+	if v := cost(p, store.SortMemory); v >= 0 {
+		t.MemoryPeakBytes = cimeter.Some(max(v, t.MemoryPeakBytes.Value))
+	}
+	if end := time.UnixMicro(at(p)).UTC(); end.After(t.Last) {
+		t.Last = end
+	}
+}
+
+// near compares totals; seconds are sums of rounded microseconds.
+func near(got, want store.Totals) bool {
+	for _, x := range [][2]*float64{{&got.WallSeconds, &want.WallSeconds}, {&got.CPUSeconds, &want.CPUSeconds}, {&got.QueueSeconds, &want.QueueSeconds}, {&got.ThrottledSeconds, &want.ThrottledSeconds}} {
+		if math.Abs(*x[0]-*x[1]) > 1e-5*(1+math.Abs(*x[1])) {
+			return false
+		}
+		*x[0] = *x[1]
+	}
+	return got == want
+}
+
+func testSum(t *testing.T, s Store) {
+	m := filled(t, s, 30, 300, 72*time.Hour)
+	for _, text := range Filters {
+		f := parse(t, text)
+		found := m.find(f, store.SortEnded, false)
+		var want store.Totals
+		var walls []float64
+		for _, p := range found {
+			addTo(&want, p)
+			walls = append(walls, float64(cost(p, store.SortWall))/1e6)
+		}
+		got, err := s.Sum(t.Context(), f)
+		got.Last, want.Last = time.Time{}, time.Time{}
+		if err != nil || got.Partial || !near(got.Totals, want) {
+			t.Errorf("Sum(%q) = %+v, %v; want %+v", text, got, err, want)
+			continue
+		}
+		if len(walls) == 0 {
+			if got.WallP50.Known {
+				t.Errorf("Sum(%q): a median of nothing", text)
+			}
+			continue
+		}
+		slices.Sort(walls)
+		for _, x := range []struct {
+			p   float64
+			got cimeter.Opt[float64]
+		}{{0.5, got.WallP50}, {0.95, got.WallP95}} {
+			i := int(math.Ceil(x.p*float64(len(walls)))) - 1
+			if x.got.Value != walls[max(i, 0)] {
+				t.Errorf("Sum(%q): share %g of %d is %v, want %v", text, x.p, len(walls), x.got, walls[i])
+			}
+		}
+	}
+}
+
+func checkGroups(t testing.TB, s Store, m *model, q store.GroupQuery) {
+	t.Helper()
+	got, err := s.Groups(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.From.After(q.From) || got.To.Before(q.To) {
+		t.Fatalf("groups by %s: of %s to %s, want at least %s to %s", q.By, got.From, got.To, q.From, q.To)
+	}
+	want := map[store.Group]*store.Totals{}
+	of := func(g store.Group) *store.Totals {
+		if want[g] == nil {
+			want[g] = &store.Totals{}
+		}
+		return want[g]
+	}
+	for _, p := range m.find(filter.Filter{{Field: filter.Since, At: got.From}, {Field: filter.Before, At: got.To}}, store.SortEnded, false) {
+		r := p.Record
+		if q.Project != "" && q.Project != r.Project || q.Name != "" && q.Name != r.Name || q.Machine != "" && q.Machine != r.Machine {
+			continue
+		}
+		switch q.By {
+		case store.ByProject:
+			addTo(of(store.Group{Project: r.Project}), p)
+		case store.ByJob:
+			addTo(of(store.Group{Project: r.Project, Name: r.Name}), p)
+		case store.ByMachine:
+			addTo(of(store.Group{Machine: r.Machine}), p)
+		case store.ByMachineJob:
+			addTo(of(store.Group{Machine: r.Machine, Project: r.Project, Name: r.Name}), p)
+		case store.ByRunner:
+			addTo(of(store.Group{Runner: r.Runner.Key(), RunnerName: r.Runner.Name, Machine: r.Machine}), p)
+		case store.ByStage:
+			for _, st := range r.Stages {
+				one := store.Put{ReceivedAt: p.ReceivedAt, Record: &cimeter.Record{EndedAt: r.EndedAt, Usage: st.Usage}}
+				one.Record.Usage.CPUThrottledSeconds = cimeter.Opt[float64]{}
+				addTo(of(store.Group{Project: r.Project, Name: r.Name, Stage: st.Name}), one)
+			}
+		}
+	}
+	if len(got.Groups) != len(want) || got.More {
+		t.Errorf("groups by %s: %d, more %t; want %d", q.By, len(got.Groups), got.More, len(want))
+	}
+	for i, g := range got.Groups {
+		totals := g.Totals
+		g.Totals = store.Totals{}
+		if w := want[g]; w == nil || !near(totals, *w) {
+			t.Errorf("group %+v by %s: %+v, want %+v", g, q.By, totals, w)
+		}
+		if i > 0 && got.Groups[i-1].CPUSeconds < totals.CPUSeconds {
+			t.Errorf("groups by %s: not the most CPU time first", q.By)
+		}
+	}
+}
+
+func testGroups(t *testing.T, s Store) {
+	m := filled(t, s, 31, 300, 10*24*time.Hour)
+	p := m.puts[0].Record
+	for _, span := range []struct{ from, to time.Time }{
+		{Base.Add(-24 * time.Hour), Base}, {Base.Add(-36*time.Hour - time.Minute), Base.Add(-time.Hour)}, {Base.AddDate(0, 0, -7), Base}, {Base.Add(-100 * time.Hour), Base.Add(-30 * time.Hour)},
+	} {
+		for _, q := range []store.GroupQuery{
+			{By: store.ByProject}, {By: store.ByJob}, {By: store.ByJob, Project: p.Project}, {By: store.ByMachine}, {By: store.ByRunner},
+			{By: store.ByMachineJob, Machine: "ci-1"}, {By: store.ByStage}, {By: store.ByStage, Project: p.Project, Name: p.Name}, {By: store.ByProject, Project: "none"},
+		} {
+			q.From, q.To, q.Limit = span.from, span.to, store.MaxGroups
+			checkGroups(t, s, m, q)
+		}
+	}
+	got, err := s.Groups(t.Context(), store.GroupQuery{By: store.ByJob, From: Base.AddDate(0, 0, -7), To: Base, Sort: store.SortEnded, Limit: 2})
+	if err != nil || len(got.Groups) != 2 || !got.More || got.Groups[0].Last.Before(got.Groups[1].Last) {
+		t.Errorf("two groups by the latest end = %+v, %v", got, err)
+	}
+}
+
+func testBuckets(t *testing.T, s Store) {
+	m := filled(t, s, 32, 300, 10*24*time.Hour)
+	p := m.puts[0].Record
+	for _, q := range []store.BucketQuery{
+		{From: Base.Add(-24 * time.Hour), To: Base, Bucket: time.Hour},
+		{From: Base.Add(-24*time.Hour - 7*time.Minute), To: Base.Add(-time.Minute), Bucket: 2 * time.Hour},
+		{From: Base.AddDate(0, 0, -8), To: Base, Bucket: 24 * time.Hour},
+		{From: Base.AddDate(0, 0, -8), To: Base, Bucket: 7 * 24 * time.Hour, Project: p.Project},
+		{From: Base.AddDate(0, 0, -8), To: Base, Bucket: 24 * time.Hour, Project: p.Project, Name: p.Name},
+		{From: Base.Add(-24 * time.Hour), To: Base, Bucket: time.Hour, Project: p.Project, Name: p.Name},
+		{From: Base.Add(-24 * time.Hour), To: Base, Bucket: time.Hour, Machine: "ci-1"},
+		{From: Base.AddDate(0, 0, -8), To: Base, Bucket: 24 * time.Hour, Machine: "ci-1"},
+		{From: Base.AddDate(0, 0, -8), To: Base, Bucket: 24 * time.Hour, Runner: "s_ci-1"},
+		{From: Base.Add(-24 * time.Hour), To: Base, Bucket: time.Hour, Runner: "s_ci-1"},
+	} {
+		got, err := s.Buckets(t.Context(), q)
+		if err != nil || len(got) == 0 {
+			t.Fatalf("%+v: %d buckets, %v", q, len(got), err)
+		}
+		if got[0].Start.After(q.From) || got[len(got)-1].Start.Add(q.Bucket).Before(q.To) || !got[len(got)-1].Start.Before(q.To) {
+			t.Errorf("%+v: buckets from %s to %s", q, got[0].Start, got[len(got)-1].Start)
+		}
+		for _, b := range got {
+			var want store.Totals
+			for _, p := range m.find(filter.Filter{{Field: filter.Since, At: b.Start}, {Field: filter.Before, At: b.Start.Add(q.Bucket)}}, store.SortEnded, false) {
+				r := p.Record
+				if (q.Project == "" || q.Project == r.Project) && (q.Name == "" || q.Name == r.Name) && (q.Machine == "" || q.Machine == r.Machine) && (q.Runner == "" || q.Runner == r.Runner.ID) {
+					addTo(&want, p)
+				}
+			}
+			if !near(b.Totals, want) {
+				t.Errorf("%+v: bucket %s is %+v, want %+v", q, b.Start, b.Totals, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/filter"
+	"github.com/cimeter/cimeter/internal/store"
+)
+
+// Store is the method set of every back end.
+type Store interface {
+	Put(ctx context.Context, batch []store.Put) (store.PutResult, error)
+	Get(ctx context.Context, key string) (*cimeter.Record, error)
+	Trace(ctx context.Context, key string) (*cimeter.Trace, error)
+	List(ctx context.Context, q store.Query) (store.Page, error)
+	Each(ctx context.Context, f filter.Filter, traces bool, fn func(*cimeter.Record) error) error
+	Sum(ctx context.Context, f filter.Filter) (store.Sum, error)
+	Groups(ctx context.Context, q store.GroupQuery) (store.Groups, error)
+	Buckets(ctx context.Context, q store.BucketQuery) ([]store.Bucket, error)
+	History(ctx context.Context, h store.HistoryQuery) ([]*cimeter.Record, error)
+	Names(ctx context.Context, kind, part string, limit int) ([]string, error)
+	Stats(ctx context.Context) (store.Stats, error)
+	Retain(ctx context.Context, r store.Retention) (store.Retained, error)
+	Backup(ctx context.Context, path string) error
+	Check(ctx context.Context) error
+	Lead(ctx context.Context, name string) (held <-chan struct{}, release func(), err error)
+	Close() error
+}
+
+// Open returns an empty store that is closed when the test ends.
+type Open func(t testing.TB) Store
+
+// cases is the contract.
+var cases = []struct {
+	name string
+	run  func(t *testing.T, s Store)
+}{
+	{"a record comes back as it was put", testLossless},
+	{"a key is kept once", testOnce},
+	{"a batch is kept whole or not at all", testWholeBatch},
+	{"what cannot be kept is refused", testRefused},
+	{"batches in any order, twice and at once, make the same store", testReordered},
+	{"a list holds what meets its filter, in its order", testList},
+	{"a page ends where the next begins", testPages},
+	{"a question that makes no sense is refused", testBadQuestions},
+	{"names of any kind are data", testHostileNames},
+	{"a clock that is ahead does not lead the lists", testFuture},
+	{"a sum is of the builds of its filter", testSum},
+	{"groups add up", testGroups},
+	{"buckets add up", testBuckets},
+	{"history is of one job", testHistory},
+	{"names are found by a part", testNames},
+	{"an export holds every build once", testEach},
+	{"figures of the store", testStats},
+	{"age deletes what is old, and it stays deleted", testRetainAge},
+	{"size deletes the oldest", testRetainSize},
+	{"one leads at a time", testLead},
+	{"reads go on while records come", testReadWhileWriting},
+}
+
+// Run holds a back end to the contract.
+func Run(t *testing.T, open Open) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
+	}
+}
