@@ -30,6 +30,9 @@ type Usage struct {
 	ProcessesMax          Opt[uint64]              `json:"processes_max,omitzero"`
 	OOMKills              Opt[uint64]              `json:"oom_kills,omitzero"`        // in the containers' own cgroups
 	OOMKillsNested        Opt[uint64]              `json:"oom_kills_nested,omitzero"` // in cgroups below them
+	// NotMetered says why readings that one would expect are absent: name of the
+	// member to reason, such as network_bytes: host network.
+	NotMetered map[string]string `json:"not_metered,omitempty"`
 }
 
 // CPUSeconds is CPU time in seconds.

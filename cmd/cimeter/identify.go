@@ -75,11 +75,15 @@ func newStager(kind string) attrib.Stager {
 
 // commandStage tells a stage by the command line of a process. While it is not
 // known whose a container is, it may be a GitLab Runner's.
-func commandStage(kind string, cmdline []byte) (string, bool) {
-	if kind == gitlab.CI || kind == "" {
-		return gitlab.StageOfCommand(cmdline)
+func commandStage(kind string, cmdline []byte) (stage string, inside, ok bool) {
+	if kind != gitlab.CI && kind != "" {
+		return "", false, false
 	}
-	return "", false
+	if stage, ok = gitlab.StageInside(cmdline); ok {
+		return stage, true, true
+	}
+	stage, ok = gitlab.StageOfCommand(cmdline)
+	return stage, false, ok
 }
 
 // gitlabStager numbers segments as the ledger does for gitlab.Stages, which

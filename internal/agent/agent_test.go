@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/catalog"
+	"github.com/cimeter/cimeter/internal/ci/gitlab"
 	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/tally"
 	"github.com/cimeter/cimeter/internal/testdocker"
@@ -56,6 +58,12 @@ func work(s string) {
 	for used()-start < d {
 	}
 	fmt.Println(used() - start)
+	// A container that goes through two stages: the second script is the same
+	// process with another command line.
+	if len(os.Args) > 2 {
+		next := append([]string{os.Args[0]}, os.Args[2:]...)
+		panic(syscall.Exec("/proc/self/exe", next, os.Environ()))
+	}
 }
 
 // engine is a container engine that says what a test has it say.
@@ -200,8 +208,9 @@ type box struct {
 }
 
 // newBox makes a container's cgroup below a parent of the test's own and starts
-// a process in it that will burn CPU time.
-func newBox(t *testing.T, name string, burn time.Duration) *box {
+// a process in it that will burn CPU time, once for each script on its command
+// line.
+func newBox(t *testing.T, name string, burn time.Duration, scripts ...string) *box {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
@@ -224,7 +233,7 @@ func newBox(t *testing.T, name string, burn time.Duration) *box {
 		testdocker.DropCgroup(b.path)
 		testdocker.DropCgroup(parent) // the last one succeeds
 	})
-	b.cmd = exec.Command("/proc/self/exe")
+	b.cmd = exec.Command("/proc/self/exe", scripts...)
 	b.cmd.Env = append(os.Environ(), workEnv+"="+burn.String())
 	b.cmd.Stdout = b.out
 	in, err := b.cmd.StdinPipe()
@@ -263,11 +272,15 @@ func (b *box) finish(t *testing.T, whileEmpty func()) time.Duration {
 	if err := testdocker.DropCgroup(b.path); err != nil {
 		t.Fatal(err)
 	}
-	used, err := time.ParseDuration(strings.TrimSpace(b.out.String()))
-	if err != nil {
-		t.Fatal(err)
+	var sum time.Duration
+	for line := range strings.Lines(b.out.String()) {
+		used, err := time.ParseDuration(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += used
 	}
-	return used
+	return sum
 }
 
 // identify books every container with a label "stage" on one build.
@@ -409,6 +422,61 @@ func TestAgent_restart(t *testing.T) {
 		return len(s.checkpoints) == 0
 	})
 }
+
+// A container that goes through several stages is split where its processes'
+// command lines tell the next one.
+func TestAgent_stagesInside(t *testing.T) {
+	e, s := newEngine(), newShelf()
+	o := options(e, s)
+	o.CommandStage = func(_ string, cmdline []byte) (string, bool, bool) {
+		stage, ok := gitlab.StageInside(cmdline)
+		return stage, true, ok
+	}
+	o.Identify = func(c *cimeter.Container) (cimeter.Identity, bool) {
+		id, ok := identify(c)
+		id.Stage = "" // the container does not tell
+		return id, ok
+	}
+	o.Stager = func(string) attrib.Stager { return silent{} }
+	a, _ := start(t, o)
+	b := newBox(t, "pod", 400*time.Millisecond, "/scripts-12-345/get_sources", "/scripts-12-345/step_script")
+	e.tell(docker.Created, b.Container, cimeter.Opt[int]{})
+	e.tell(docker.Started, b.Container, cimeter.Opt[int]{})
+	within(t, "the first stage is known", func() bool {
+		n := make(chan bool)
+		a.meter.post(func() {
+			r := a.ledger.Running(time.Now())
+			n <- len(r) == 1 && r[0].Stages[0].Name == "get_sources"
+		})
+		return <-n
+	})
+	go b.in.Write([]byte("\n")) // the second script waits for a line, too
+	used := b.finish(t, func() { seen(t, a) })
+	e.tell(docker.Died, b.Container, cimeter.Some(0))
+	e.tell(docker.Destroyed, b.Container, cimeter.Opt[int]{})
+	r := s.await(t, "test/build")
+	if len(r.Stages) != 2 || r.Stages[0].Name != "get_sources" || r.Stages[1].Name != "step_script" {
+		t.Fatalf("stages %+v", r.Stages)
+	}
+	checkCPU(t, "build", r.Usage.CPUSeconds.Total, used)
+	for _, st := range r.Stages {
+		// The boundary is found within some 25 ms, more on a busy machine.
+		if c := st.Usage.CPUSeconds.Total.Value; st.Boundary != cimeter.BoundaryCommand || math.Abs(c-used.Seconds()/2) > 0.2 {
+			t.Errorf("%s by %s: CPU %v s, want half of %v", st.Name, st.Boundary, c, used)
+		}
+	}
+}
+
+// silent is a stager that knows nothing.
+type silent struct{}
+
+func (silent) Missed()                           {}
+func (silent) Started(int, cimeter.Role, string) {}
+func (silent) Command(int, string)               {}
+func (silent) JobList(int, string)               {}
+func (silent) Ended(int, cimeter.Opt[int])       {}
+func (silent) Finish()                           {}
+func (silent) Stage(int) attrib.StageName        { return attrib.StageName{} }
 
 // A container whose cgroup was never seen marks its build, though the engine
 // tells of it only afterwards.

@@ -3,6 +3,9 @@ package agent
 import (
 	"context"
 	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/cgroup"
 )
 
 // maxLooks bounds the looks at command lines that wait.
@@ -19,7 +22,7 @@ type look struct {
 // open, and reports whether it is.
 func (m *meter) readCommands(l *live) bool {
 	k := m.know(l.id)
-	open := l.segment.Undecided() || !l.segment.Bound() && (k.stand == waiting || k.stand == nothing)
+	open := l.inside || l.segment.Undecided() || !l.segment.Bound() && (k.stand == waiting || k.stand == nothing)
 	if !open || m.opts.CommandStage == nil || l.looking {
 		return open
 	}
@@ -47,30 +50,45 @@ func (a *Agent) lookAtCommands(ctx context.Context) {
 			return
 		case l = <-a.looks:
 		}
-		stage, found := "", false
+		stage, inside, found := "", false, false
 		for _, pid := range l.pids {
 			b, err := a.procs.AppendCmdline(line[:0], pid)
 			if err != nil {
 				continue
 			}
-			stage, found = a.opts.CommandStage(l.ci, b)
+			stage, inside, found = a.opts.CommandStage(l.ci, b)
 			clear(b) // it may hold a token
 			if found {
 				break
 			}
 		}
-		a.meter.post(func() { a.meter.looked(l.live, stage, found) })
+		a.meter.post(func() { a.meter.looked(l.live, stage, inside, found) })
 	}
 }
 
 // looked takes what the command lines of a container told.
-func (m *meter) looked(l *live, stage string, found bool) {
+func (m *meter) looked(l *live, stage string, inside, found bool) {
 	l.looking = false
-	switch {
-	case !found:
-	case l.segment.Bound():
-		m.ledger.Command(l.segment, time.Now(), stage)
-	case l.command == "":
-		l.command = stage
+	if !found || l.closed || !l.exited.IsZero() {
+		return
 	}
+	switch {
+	case !l.segment.Bound():
+		l.command, l.inside = stage, inside
+	case inside:
+		l.inside = true
+		m.enter(l, stage)
+	default:
+		m.ledger.Command(l.segment, time.Now(), stage)
+	}
+}
+
+// enter reads a container's counters where one of its stages ends and the next
+// begins.
+func (m *meter) enter(l *live, stage string) {
+	m.sample(l, cgroup.Full)
+	if l.closed {
+		return // it ended meanwhile
+	}
+	m.ledger.Enter(l.segment, time.Now(), stage, cimeter.BoundaryCommand, &l.sample)
 }

@@ -209,10 +209,14 @@ func (k *known) bind(m *meter, now time.Time) {
 	if k.stand != ours || l == nil {
 		return
 	}
-	if l.command != "" {
+	switch {
+	case l.command == "":
+	case l.inside:
+		m.enter(l, l.command)
+	default:
 		m.ledger.Command(l.segment, now, l.command)
-		l.command = ""
 	}
+	l.command = ""
 	if l.look.IsZero() && l.segment.Undecided() {
 		l.look = now
 		m.unsettled = append(m.unsettled, l)

@@ -55,6 +55,7 @@ type live struct {
 
 	looks   int
 	look    time.Time // when to look again; zero: nothing is open
+	inside  bool      // its processes tell the stage it is in, which may change
 	looking bool      // its command lines are being looked at
 	command string    // stage told by a command line, until the ledger has it
 	limited bool      // limits were read with the process in place
@@ -162,6 +163,8 @@ func (m *meter) lookAt(l *live, now time.Time) {
 	age := now.Sub(l.born)
 	settled := l.pidfd >= 0 && l.netDone && missing == 0 && !undecided
 	switch {
+	case l.inside && l.pidfd >= 0:
+		l.look = now.Add(commandLook)
 	case settled || age > settleFor:
 		if !l.netDone { // it never came to have a network
 			l.netDone = true
@@ -373,8 +376,10 @@ func (m *meter) attach(l *live, now time.Time) {
 		_ = h.ReadNow(&l.sample)
 	case errors.Is(err, netns.ErrShared):
 		l.netDone = true // a pod's network is counted once
+		m.ledger.SetNotMetered(l.segment, "network_bytes", "shares the network of another container")
 	case errors.Is(err, netns.ErrHost) && m.know(l.id).container.NetworkMode == "host":
 		l.netDone = true
+		m.ledger.SetNotMetered(l.segment, "network_bytes", "host network")
 	case errors.Is(err, cimeter.ErrGone):
 		// The process was the runtime's own; another one is watched soon.
 	}

@@ -83,6 +83,7 @@ func (b *build) record(end time.Time) *cimeter.Record {
 	}
 	r.Limits = b.limits()
 	r.Stages = b.stages(end)
+	r.Usage.NotMetered = notMetered(r.Stages)
 	raisePeak(r)
 	r.Verdicts = b.verdicts(r)
 	return r
@@ -181,10 +182,31 @@ func (b *build) stages(end time.Time) []cimeter.Stage {
 		from := b.Started.Add(p.Started.Sub(b.Started)) // durations by the monotonic clock
 		stages = append(stages, cimeter.Stage{
 			Name: p.Name, Attempt: p.Attempt, Boundary: p.Source, Alongside: p.Alongside, ExitCode: p.Exit,
-			StartedAt: from.UTC().Round(0), EndedAt: from.Add(wall).UTC().Round(0), Usage: p.Account.Usage(wall),
+			StartedAt: from.UTC().Round(0), EndedAt: from.Add(wall).UTC().Round(0), Usage: usage(p, wall),
 		})
 	}
 	return stages
+}
+
+// usage renders what a part spent in wall time, with the reasons for what it lacks.
+func usage(p *PartState, wall time.Duration) cimeter.Usage {
+	u := p.Account.Usage(wall)
+	u.NotMetered = p.NotMetered
+	return u
+}
+
+// notMetered gathers the reasons of all stages for the build.
+func notMetered(stages []cimeter.Stage) map[string]string {
+	var all map[string]string
+	for _, s := range stages {
+		for member, reason := range s.Usage.NotMetered {
+			if all == nil {
+				all = make(map[string]string)
+			}
+			all[member] = reason
+		}
+	}
+	return all
 }
 
 // guess returns the best name there is of a part whose name is open.

@@ -2,6 +2,7 @@ package attrib
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -266,11 +267,31 @@ func (l *Ledger) JobList(s *Segment, t time.Time, stage string) {
 	l.resolve(s.build, t)
 }
 
-// Split ends the segment's stage at t and begins another within it. The caller
-// has just advanced the segment by a sample read at the boundary.
-func (l *Ledger) Split(s *Segment, t time.Time, stage string, source cimeter.Boundary, sample *cimeter.Sample) {
+// SetNotMetered notes why a reading of the segment is absent (see
+// cimeter.Usage.NotMetered).
+func (l *Ledger) SetNotMetered(s *Segment, member, reason string) {
+	m := maps.Clone(s.part.NotMetered) // a checkpoint may share it
+	if m == nil {
+		m = make(map[string]string)
+	}
+	m[member] = reason
+	s.part.NotMetered = m
+}
+
+// Enter notes that the segment is in the given stage from t on: evidence from
+// inside it, for a container that goes through several stages. A segment whose
+// stage was open gets that name; one that was in another stage is split. The
+// caller has just advanced it by sample, read at the boundary.
+func (l *Ledger) Enter(s *Segment, t time.Time, stage string, source cimeter.Boundary, sample *cimeter.Sample) {
 	b := s.build
-	if b == nil || len(b.parts) >= maxParts || s.part.Decided && s.part.Name == stage {
+	if b == nil || s.part.Decided && s.part.Name == stage {
+		return
+	}
+	if !s.part.Decided {
+		l.decide(b, s.part, StageName{Name: stage, Attempt: b.attempt(stage, s.part.Started), Source: source})
+		return
+	}
+	if len(b.parts) >= maxParts {
 		return
 	}
 	old := s.part
@@ -278,7 +299,7 @@ func (l *Ledger) Split(s *Segment, t time.Time, stage string, source cimeter.Bou
 	peak, _ := sample.Gauge(cimeter.MemoryPeak)
 	s.part = &part{PartState: PartState{
 		Segment: old.Segment, Role: old.Role, Alongside: old.Alongside, Split: true,
-		Started: t, Ticked: t, Limits: old.Limits, PeakBase: peak,
+		Started: t, Ticked: t, Limits: old.Limits, NotMetered: old.NotMetered, PeakBase: peak,
 	}}
 	l.attach(b, s)
 	l.decide(b, s.part, StageName{Name: stage, Attempt: b.attempt(stage, t), Source: source})

@@ -158,7 +158,7 @@ func TestLedger_sums(t *testing.T) {
 					g.closed = true
 					l.Close(g.s, at(now), cimeter.Opt[int]{})
 				case 1:
-					l.Split(g.s, at(now), names[rng.IntN(3)], cimeter.BoundaryCommand, &s)
+					l.Enter(g.s, at(now), names[rng.IntN(3)], cimeter.BoundaryCommand, &s)
 				}
 			}
 		}
@@ -456,6 +456,70 @@ func TestLedger_Restore_clockSetBack(t *testing.T) {
 			t.Errorf("gap from %v to %v", g.From, g.To)
 		}
 	}
+}
+
+func TestLedger_Enter(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c", "/c", 1, at(0), true)
+	mustBind(t, l, s, at(0), identity("k", "get_sources", cimeter.RoleBuild))
+	l.SetNotMetered(s, "network_bytes", "host network")
+	sample := cpu(1, 500)
+	l.Advance(s, sample)
+	l.Enter(s, at(2), "step_script", cimeter.BoundaryCommand, sample)
+	l.Enter(s, at(2.5), "step_script", cimeter.BoundaryCommand, sample) // goes on
+	l.Advance(s, cpu(4, 500))                                           // the kernel's peak was reached before
+	l.Close(s, at(5), cimeter.Some(0))
+	l.Gone("c")
+	r := only(t, l, at(10))
+	if len(r.Stages) != 2 || r.Stages[1].Name != "step_script" || r.Stages[1].Boundary != cimeter.BoundaryCommand {
+		t.Fatalf("stages %+v", r.Stages)
+	}
+	near(t, "first", r.Stages[0].Usage.CPUSeconds.Total.Value, 1)
+	near(t, "second", r.Stages[1].Usage.CPUSeconds.Total.Value, 3)
+	near(t, "second's time", r.Stages[1].Usage.WallSeconds, 3)
+	if p := r.Stages[0].Usage.MemoryBytes.Peak; p.Value != 500 {
+		t.Errorf("first peak %+v, want the kernel's", p)
+	}
+	if p := r.Stages[1].Usage.MemoryBytes.Peak; p.Known {
+		t.Errorf("second peak %+v: the kernel's may be of the first stage", p)
+	}
+	for _, u := range []cimeter.Usage{r.Usage, r.Stages[0].Usage, r.Stages[1].Usage} {
+		if u.NotMetered["network_bytes"] != "host network" {
+			t.Errorf("not metered: %v", u.NotMetered)
+		}
+	}
+}
+
+func FuzzLedger_Restore(f *testing.F) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c", "/c", 1, at(0), true)
+	if err := l.Bind(s, at(0), "c", identity("k", "s", cimeter.RoleBuild)); err != nil {
+		f.Fatal(err)
+	}
+	l.Advance(s, cpu(1, 1))
+	snapshot, err := l.Checkpoint("k")
+	if err != nil {
+		f.Fatal(err)
+	}
+	state, err := snapshot.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(state)
+	f.Add([]byte(`{"Version":1,"Build":{"Build":{"key":"k"},"Tracer":{"StepSeconds":-1,"Steps":[{}]}},"Parts":[{}]}`))
+	f.Fuzz(func(t *testing.T, state []byte) {
+		l := newLedger(tally.New(tally.Options{}))
+		if l.Restore(state, at(10)) != nil {
+			return
+		}
+		l.Abandon(at(10))
+		l.Tick(at(11), cimeter.Opt[uint64]{})
+		for _, r := range append(l.Running(at(12)), l.Finish(at(1e6))...) {
+			if r.EndedAt.Before(r.StartedAt) {
+				t.Errorf("ends %v before it starts %v", r.EndedAt, r.StartedAt)
+			}
+		}
+	})
 }
 
 func TestLedger_Restore_bad(t *testing.T) {

@@ -65,23 +65,24 @@ type part struct {
 
 // PartState is what a checkpoint keeps of a part.
 type PartState struct {
-	Segment   int // number of the segment in its build
-	Role      cimeter.Role
-	Name      string
-	Attempt   int
-	Source    cimeter.Boundary
-	Decided   bool // Name, Attempt and Source are fixed
-	Split     bool // began at a boundary inside its segment
-	Staged    bool // a stager was told of its start
-	EndTold   bool // and of its end
-	Alongside bool
-	Started   time.Time
-	Ended     time.Time // zero while it runs
-	Ticked    time.Time
-	Exit      cimeter.Opt[int]
-	Limits    cimeter.Limits
-	Account   Account
-	Untallied counter.Delta // rise that waits for the name
+	Segment    int // number of the segment in its build
+	Role       cimeter.Role
+	Name       string
+	Attempt    int
+	Source     cimeter.Boundary
+	Decided    bool // Name, Attempt and Source are fixed
+	Split      bool // began at a boundary inside its segment
+	Staged     bool // a stager was told of its start
+	EndTold    bool // and of its end
+	Alongside  bool
+	Started    time.Time
+	Ended      time.Time // zero while it runs
+	Ticked     time.Time
+	Exit       cimeter.Opt[int]
+	Limits     cimeter.Limits
+	Account    Account
+	Untallied  counter.Delta     // rise that waits for the name
+	NotMetered map[string]string `json:",omitempty"` // see cimeter.Usage; never changed in place
 	// PeakBase is the kernel's peak when the part began: only what exceeds it
 	// is known to fall into the part.
 	PeakBase uint64

@@ -63,6 +63,11 @@ func subcommand(args []byte) (stage string, ok bool) {
 	return "", false
 }
 
+// StageInside tells the stage that a container is in now, as [StageOfCommand]
+// does, by the path of a stage's script in the command line: where one container
+// goes through several stages.
+func StageInside(cmdline []byte) (stage string, ok bool) { return scriptPath(cmdline) }
+
 // scriptPath finds /scripts-<project id>-<job id>/<stage> at the end of an
 // argument: how the Kubernetes executor names the scripts of its stages.
 func scriptPath(args []byte) (stage string, ok bool) {
