@@ -19,11 +19,11 @@ func inGroup(t *testing.T, script string) (sh *exec.Cmd, out *bufio.Reader, stde
 	sh.Args = append(sh.Args, cmd.Path)
 	sh.Args = append(sh.Args, cmd.Args[1:]...)
 	sh.Env, sh.SysProcAttr = cmd.Env, cmd.SysProcAttr
-	stdin, err := sh.StdinPipe() // never written: the command waits
+	in, err := sh.StdinPipe() // never written
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { stdin.Close() })
+	t.Cleanup(func() { in.Close() })
 	stdout, err := sh.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -58,14 +58,26 @@ func aside(t *testing.T, line string) (pid int) {
 }
 
 func TestRun_GroupSignalsReachTheCommandOnce(t *testing.T) {
-	sh, out, _, file := inGroup(t, "n=0; trap 'n=$((n+1))' TERM; trap 'exit $n' USR1; echo $PPID; while :; do read line; done")
+	sh, out, _, file := inGroup(t, "n=0; trap 'n=$((n+1)); echo term' TERM; trap 'echo usr1' USR1; trap 'exit $n' USR2; echo $PPID; while :; do sleep 0.01; done")
 	line, _ := out.ReadString('\n')
 	run := aside(t, line)
 	if err := syscall.Kill(-sh.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	// Signals are passed on in their order: one too many would come first.
+	if line, err := out.ReadString('\n'); line != "term\n" {
+		t.Fatalf("read %q, %v", line, err)
+	}
+	// Signals are passed on in their order: one too many comes before this one.
 	if err := syscall.Kill(run, syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	for line = ""; line != "usr1\n"; {
+		var err error
+		if line, err = out.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Kill(run, syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
 	_ = sh.Wait()

@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"sync"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -53,8 +54,12 @@ func intervalAt(d time.Duration) time.Duration {
 	return min(i, maxInterval)
 }
 
-// meter keeps the account of the command while it runs.
+// meter keeps the account of the command while it runs: watch samples until
+// stop is called; what comes after that has the account alone.
 type meter struct {
+	mu      sync.Mutex
+	stopped bool
+
 	source  source
 	started time.Time
 	ticked  time.Time
@@ -76,27 +81,40 @@ func newMeter(s source, t time.Time) *meter {
 	}
 }
 
-// watch samples until stop is closed. Before the first sample it calls begun:
+// watch samples until stop was called. Before the first sample it calls begun:
 // what is in no hurry and not worth doing beside a command that is over at once.
-func (m *meter) watch(stop <-chan struct{}, begun func()) {
-	t := time.NewTimer(firstInterval)
-	defer t.Stop()
-	for n := 1; ; n++ {
-		select {
-		case <-stop:
-			return
-		case <-t.C:
-		}
-		if n == 1 {
-			begun()
-		}
-		var s cimeter.Sample
-		m.source.sample(&s, n%fullEvery == 0)
-		now := time.Now()
-		m.account.SetLevels(&s)
-		m.book(&s, now)
-		t.Reset(intervalAt(now.Sub(m.started)))
+func (m *meter) watch(begun func()) {
+	for n, next := 1, firstInterval; next > 0; n++ {
+		time.Sleep(next)
+		next = m.tick(n, begun)
 	}
+}
+
+// tick takes the sample number n and returns the time to the next, 0 when there
+// is none.
+func (m *meter) tick(n int, begun func()) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return 0
+	}
+	if n == 1 {
+		begun()
+	}
+	var s cimeter.Sample
+	m.source.sample(&s, n%fullEvery == 0)
+	now := time.Now()
+	m.account.SetLevels(&s)
+	m.book(&s, now)
+	return intervalAt(now.Sub(m.started))
+}
+
+// stop ends the sampling. It waits for a sample that is being taken, but not
+// for the goroutine of watch, which ends at its next turn.
+func (m *meter) stop() {
+	m.mu.Lock()
+	m.stopped = true
+	m.mu.Unlock()
 }
 
 // finish takes the last readings, at t. Levels are not taken: they are those of

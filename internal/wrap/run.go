@@ -3,6 +3,7 @@ package wrap
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -50,6 +51,8 @@ func Run(o Options) (*Report, error) {
 	if len(o.Command) == 0 {
 		return nil, fmt.Errorf("no command: %w", cimeter.ErrInvalid)
 	}
+	runtime.LockOSThread() // the command dies with the thread that started it
+	defer runtime.UnlockOSThread()
 	rep := &Report{}
 	outer, nested := outerMailbox(o.Getenv(DirVariable))
 	rep.Nested = nested
@@ -82,28 +85,25 @@ func Run(o Options) (*Report, error) {
 	sig.forward(c)
 	letGo(inherited)
 
+	// The counters are opened while the command begins: they began with its
+	// cgroup. All is done by this thread, as far as it can be: on a busy machine
+	// each change of threads costs a command that is over at once a millisecond.
 	m := newMeter(t, started)
 	var limits *cimeter.Limits
-	stop, watched := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(watched)
-		// The counters are opened while the command runs: they began with its cgroup.
-		if g := o.open(nst, rep); g != nil {
-			m.source, limits = g, g.limits
-		} else {
-			t.began(c.pid)
+	if g := o.open(nst, rep); g != nil {
+		m.source, limits = g, g.limits
+	} else {
+		t.began(c.pid)
+	}
+	go m.watch(func() {
+		if nst != nil {
+			nst.sweep(ns)
 		}
-		m.watch(stop, func() {
-			if nst != nil {
-				nst.sweep(ns)
-			}
-			box.sweep(ns)
-		})
-	}()
-	e := <-c.done
+		box.sweep(ns)
+	})
+	e := st.wait(c.pid)
 	end := time.Now()
-	close(stop)
-	<-watched
+	m.stop()
 	sig.end()
 	if c.pidfd >= 0 {
 		_ = unix.Close(c.pidfd)

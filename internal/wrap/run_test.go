@@ -32,6 +32,15 @@ func need(t *testing.T, ok bool, what string) {
 	}
 }
 
+// slow is what figures of small programs are multiplied by: an emulated machine
+// takes longer for each.
+func slow() float64 {
+	if os.Getenv("CIMETER_TEST_SLOW") != "" {
+		return 15
+	}
+	return 1
+}
+
 func needRoot(t *testing.T) { t.Helper(); need(t, os.Geteuid() == 0, "root, to make cgroups") }
 
 // self is this test's binary, where any user can run it.
@@ -201,12 +210,8 @@ func TestRun_LetsGoOfPipes(t *testing.T) {
 func TestRun_ForwardsSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH} {
 		t.Run(sig.String(), func(t *testing.T) {
-			cmd, _ := prepare(t, "sh", "-c", fmt.Sprintf("trap 'exit 7' %d; echo ready; while :; do read line; done", sig))
-			stdin, err := cmd.StdinPipe() // never written: the command waits
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer stdin.Close()
+			// A shell that is about to read may miss a signal until it has.
+			cmd, _ := prepare(t, "sh", "-c", fmt.Sprintf("trap 'exit 7' %d; echo ready; while :; do sleep 0.01; done", sig))
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -331,8 +336,8 @@ func TestRun_Counts(t *testing.T) {
 		// What a process spends on its end it cannot say itself: one that spends
 		// nothing else tells how much that is here.
 		idle, idleOut := metered(t, "sh", "-c", burn(exe, "0s"))
-		if over, end := overCPU(t, rep, out), overCPU(t, idle, idleOut); over < -0.001 || over > max(0, end)+0.01 {
-			t.Errorf("CPU %v s, %.4f s more than it spent, want at most 10 ms and %.4f", u.CPUSeconds.Total, over, end)
+		if over, end := overCPU(t, rep, out), overCPU(t, idle, idleOut); over < -0.001 || over > max(0, end)+0.01*slow() {
+			t.Errorf("CPU %v s, %.4f s more than it spent, want hardly more than %.4f", u.CPUSeconds.Total, over, end)
 		}
 		if u.CPUCores == nil || u.CPUCores.Max < u.CPUCores.Avg || u.CPUCores.Avg <= 0 {
 			t.Errorf("cores %+v", u.CPUCores)
@@ -346,7 +351,7 @@ func TestRun_Counts(t *testing.T) {
 	})
 	t.Run("a short command", func(t *testing.T) {
 		rep, _ := metered(t, "true")
-		if v := rep.Record.Usage.CPUSeconds.Total; v.Value <= 0 || v.Value > 0.1 {
+		if v := rep.Record.Usage.CPUSeconds.Total; v.Value <= 0 || v.Value > 0.1*slow() {
 			t.Errorf("CPU %v", v)
 		}
 	})
@@ -447,7 +452,7 @@ func TestRun_ByItsProcesses(t *testing.T) {
 			rep := readReport(t, file)
 			got := rep.Record.Usage.CPUSeconds.Total.Value
 			// The orphan may not have been waited for yet; /proc tells ticks of 10 ms.
-			if want := float64(all) / 1e9; got < want-0.025 || got > 2*want+0.2 {
+			if want := float64(all) / 1e9; got < want-0.025 || got > 2*want+0.2*slow() {
 				t.Errorf("CPU %.4f s, want %.4f of both", got, want)
 			}
 			if len(rep.Missed) != 1 || !strings.Contains(rep.Missed[0], "memory") || strings.Contains(rep.Missed[0], "\n") {
@@ -493,7 +498,7 @@ unset ` + asProgram + `
 			for _, s := range r.Stages {
 				names = append(names, s.Name)
 				v, ok := s.Usage.CPUSeconds.Total.Get()
-				if w, known := least[s.Name]; !known || !ok || v < w-0.001 || v > 2*w+0.2 && s.Name != "rest" && s.Name != "test" {
+				if w, known := least[s.Name]; !known || !ok || v < w-0.001 || v > 2*w+0.2*slow() && s.Name != "rest" && s.Name != "test" {
 					t.Errorf("stage %s: CPU %v, want %v and a little", s.Name, v, w)
 				}
 				sum += v
@@ -514,25 +519,28 @@ unset ` + asProgram + `
 
 func TestRun_OOM(t *testing.T) {
 	needRoot(t)
-	const job = "/sys/fs/cgroup/memory/cimeter-wrap-test"
-	if err := os.Mkdir(job, 0o755); errors.Is(err, os.ErrNotExist) {
-		need(t, false, "the memory controller of cgroup v1")
-	} else if err != nil && !errors.Is(err, os.ErrExist) {
+	job, file := "/sys/fs/cgroup/memory/cimeter-wrap-test", "/memory.limit_in_bytes"
+	err := os.Mkdir(job, 0o755)
+	if errors.Is(err, os.ErrNotExist) { // cgroup v2
+		job, file = "/sys/fs/cgroup/cimeter-wrap-test", "/memory.max"
+		err = os.Mkdir(job, 0o755)
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Rmdir(job) })
 	const limit = 48 << 20
-	if err := os.WriteFile(job+"/memory.limit_in_bytes", []byte(strconv.Itoa(limit)), 0); err != nil {
+	if err := os.WriteFile(job+file, []byte(strconv.Itoa(limit)), 0); err != nil {
 		t.Fatal(err)
 	}
 	exe := self(t)
-	cmd, file := prepare(t, "sh", "-c", "unset "+asProgram+"; "+exe+" helper-touch 200000000; exit 0")
+	cmd, report := prepare(t, "sh", "-c", "unset "+asProgram+"; "+exe+" helper-touch 200000000; exit 0")
 	sh := exec.Command("sh", "-c", "echo $$ >"+job+`/cgroup.procs; exec "$@"`, "sh")
 	sh.Args, sh.Env = append(sh.Args, cmd.Args...), cmd.Env
 	if out, err := sh.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	r := &readReport(t, file).Record
+	r := &readReport(t, report).Record
 	if len(r.Verdicts) != 1 || r.Verdicts[0].Kind != "oom" || !strings.Contains(r.Verdicts[0].Evidence, "48.0 MiB set by /cimeter-wrap-test") {
 		t.Errorf("verdicts %+v", r.Verdicts)
 	}

@@ -5,6 +5,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -15,9 +16,10 @@ import (
 // signals keeps this process alive through the signals that are meant for the
 // command and passes on those that do not reach it by themselves.
 type signals struct {
-	ch   chan os.Signal
-	stop chan struct{}
-	done chan struct{}
+	ch chan os.Signal
+
+	mu    sync.Mutex
+	child *child // nil when there is none any more
 }
 
 // forwarded are the signals that others send to a process by its id. The stop
@@ -33,7 +35,7 @@ var forwarded = [...]os.Signal{
 // command. SIGPIPE is only held: a reader of the summary that is gone must not
 // change the exit status.
 func catch() *signals {
-	s := &signals{ch: make(chan os.Signal, 64), stop: make(chan struct{}), done: make(chan struct{})}
+	s := &signals{ch: make(chan os.Signal, 64)}
 	held := []os.Signal{syscall.SIGPIPE}
 	for _, sig := range forwarded {
 		if !signal.Ignored(sig) {
@@ -52,26 +54,30 @@ func catch() *signals {
 
 // forward passes signals on to the command until end is called.
 func (s *signals) forward(c *child) {
+	s.child = c
 	go func() {
-		defer close(s.done)
-		for {
-			select {
-			case <-s.stop:
-				return
-			case sig := <-s.ch:
-				if n, ok := sig.(syscall.Signal); ok && n != syscall.SIGPIPE && !(fromTerminal(n) && foreground()) {
-					c.signal(n)
-				}
+		for sig := range s.ch {
+			if n, ok := sig.(syscall.Signal); ok && n != syscall.SIGPIPE && !(fromTerminal(n) && foreground()) {
+				s.pass(n)
 			}
 		}
 	}()
 }
 
-// end stops the passing on. Signals stay held: what comes now comes too late
-// for the command and must not cut off the summary.
+func (s *signals) pass(n syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.child != nil {
+		s.child.signal(n)
+	}
+}
+
+// end stops the passing on. Signals stay held, until this process ends: what
+// comes now comes too late for the command and must not cut off the summary.
 func (s *signals) end() {
-	close(s.stop)
-	<-s.done
+	s.mu.Lock()
+	s.child = nil
+	s.mu.Unlock()
 }
 
 // standAside moves this process out of the process group that it shares with

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -66,8 +65,6 @@ func find(command, path string, pathSet bool) []string {
 type child struct {
 	pid   int
 	pidfd int // -1 where the kernel has none (before 5.2)
-	// done receives what wait(2) said when the command is gone.
-	done <-chan ending
 }
 
 // ending is how the command ended.
@@ -77,7 +74,9 @@ type ending struct {
 	err    error
 }
 
-// starter starts a command from a thread that stands in the cgroups of a nest.
+// starter starts a command from a thread that stands in the cgroups of a nest,
+// and waits for it. The command is killed when that thread ends: it must be
+// locked, and live as long as this process.
 type starter struct {
 	argv  []string
 	env   []string
@@ -88,37 +87,12 @@ type starter struct {
 	reap func(spent)
 }
 
-// start starts the command and returns when it runs, or could not be run. The
-// thread that started it waits for it and lives until it ends: the command is
-// killed when this process is, as it would be without it in between.
-func (s *starter) start() (*child, []string, error) {
-	type started struct {
-		pid, pidfd int
-		missed     []string
-		err        error
-	}
-	ready, done := make(chan started, 1), make(chan ending, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: ends with this goroutine
-		pidfd := -1
-		pid, missed, err := s.fork(&pidfd)
-		ready <- started{pid, pidfd, missed, err}
-		if err == nil {
-			done <- s.wait(pid)
-		}
-	}()
-	r := <-ready
-	if r.err != nil {
-		return nil, r.missed, r.err
-	}
-	return &child{pid: r.pid, pidfd: r.pidfd, done: done}, r.missed, nil
-}
-
-// fork puts the calling thread into the cgroups, starts the command there and
-// takes the thread back. On v1 a child starts in its parent's cgroups; on a
+// start puts the calling thread into the cgroups, starts the command there and
+// takes the thread back. It returns when the command runs, or could not be run. On v1 a child starts in its parent's cgroups; on a
 // unified hierarchy it is cloned into one (Linux 5.7).
-func (s *starter) fork(pidfd *int) (pid int, missed []string, err error) {
-	sys := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
+func (s *starter) start() (c *child, missed []string, err error) {
+	c = &child{pidfd: -1}
+	sys := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, PidFD: &c.pidfd}
 	var back []string
 	if s.nest != nil {
 		kept := s.nest.places[:0]
@@ -151,14 +125,14 @@ func (s *starter) fork(pidfd *int) (pid int, missed []string, err error) {
 			}
 		}()
 	}
-	pid, err = s.exec(sys)
+	c.pid, err = s.exec(sys)
 	if err != nil && sys.UseCgroupFD && !isExecError(err) {
 		missed = append(missed, fmt.Sprintf("clone into cgroup: %v", err))
 		sys.UseCgroupFD = false
 		s.nest.dropUnified()
-		pid, err = s.exec(sys)
+		c.pid, err = s.exec(sys)
 	}
-	return pid, missed, err
+	return c, missed, err
 }
 
 // dropUnified gives up the cgroup of the unified hierarchy.
