@@ -177,9 +177,7 @@ func (c *chart) scale(step float64, a axis, limit opt, size float64, words func(
 		span, hi = size, size
 	}
 	hi += 0.06 * span
-	if lo < 0 {
-		lo -= 0.06 * span
-	}
+	lo -= 0.06 * span
 	y := func(v float64) float64 { return plotHeight * (hi - v) / (hi - lo) }
 	inverse := func(v float64) string { return pct((hi - v) / (hi - lo)) }
 	for i := range c.Series {
@@ -197,7 +195,11 @@ func (c *chart) scale(step float64, a axis, limit opt, size float64, words func(
 			c.Fill = bandPath(xs, ys, scaled(c.Series[0].ys, step, a, y))
 		}
 	}
-	for _, t := range ticks(lo/size, hi/size, 3, false) {
+	floor := lo
+	if floor > -0.07*span {
+		floor = 0
+	}
+	for _, t := range ticks(floor/size, hi/size, 4) {
 		c.Ticks = append(c.Ticks, tick{inverse(t * size), short(math.Abs(t))})
 	}
 	if limit.Known && c.Over == "" && limit.Value > 0 {

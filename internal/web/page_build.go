@@ -288,4 +288,3 @@ func (v *buildView) timeline(r *cimeter.Record, a, whole axis, path string, q ur
 		}
 	}
 }
-

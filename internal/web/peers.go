@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/display"
 )
 
 // keyFigure is one of the build's costs: how much, of what, and where it lies
@@ -70,6 +71,10 @@ func (p *Pages) peers(ctx context.Context, r *cimeter.Record, running bool, v *b
 	for i := range shown {
 		row := cols.row(&shown[i], now)
 		row.This = i == 0
+		row.Build.Text = "#" + display.Fit(shown[i].Number, 16, "…")
+		if shown[i].Number == "" {
+			row.Build.Text = name(shown[i].Key)
+		}
 		t.Rows = append(t.Rows, row)
 	}
 	t.Headings = []heading{{Label: "result"}, {Label: "build"}, {Label: "ref"}, {Label: "started"}, {Label: "time", Unit: cols.wall.Unit, Class: "n"},

@@ -149,4 +149,3 @@ func (s *selection) rangeChoices(path string) []choice {
 	}
 	return cs
 }
-

@@ -262,16 +262,23 @@ func stageBytes(largest float64) column {
 // sharedUnits gives the columns of a group that hold bytes one unit, so that
 // they can be compared.
 func sharedUnits(cols []column) {
-	for i, c := range stageColumns {
-		if i > 0 && c.kind == 'b' && stageColumns[i-1].kind == 'b' && stageColumns[i-1].group == c.group {
-			if cols[i-1].size > cols[i].size {
-				cols[i] = cols[i-1]
-				continue
+	for i := 0; i < len(cols); {
+		end := i + 1
+		for end < len(cols) && stageColumns[end].kind == stageColumns[i].kind && stageColumns[end].group == stageColumns[i].group {
+			end++
+		}
+		if stageColumns[i].kind == 'b' {
+			shared := cols[i]
+			for _, c := range cols[i:end] {
+				if c.size > shared.size || c.size == shared.size && c.decimals < shared.decimals {
+					shared = c
+				}
 			}
-			for j := i - 1; j >= 0 && stageColumns[j].group == c.group && stageColumns[j].kind == 'b'; j-- {
-				cols[j] = cols[i]
+			for j := i; j < end; j++ {
+				cols[j] = shared
 			}
 		}
+		i = end
 	}
 }
 

@@ -120,24 +120,18 @@ func bandPath(xs, upper, lower []float64) string {
 	return b.String()
 }
 
-// ticks are round numbers from lo to hi, about n of them. binary steps are of
-// powers of two, for bytes.
-func ticks(lo, hi float64, n int, binary bool) []float64 {
+// ticks are round numbers from lo to hi, about n of them.
+func ticks(lo, hi float64, n int) []float64 {
 	if !(hi > lo) || n < 1 {
 		return nil
 	}
 	raw := (hi - lo) / float64(n)
-	var step float64
-	if binary {
-		step = math.Exp2(math.Ceil(math.Log2(raw)))
-	} else {
-		base := math.Pow(10, math.Floor(math.Log10(raw)))
-		step = 10 * base
-		for _, m := range []float64{1, 2, 5} {
-			if m*base >= raw*0.999 {
-				step = m * base
-				break
-			}
+	base := math.Pow(10, math.Floor(math.Log10(raw)))
+	step := 10 * base
+	for _, m := range []float64{1, 2, 5} {
+		if m*base >= raw*0.999 {
+			step = m * base
+			break
 		}
 	}
 	var ts []float64

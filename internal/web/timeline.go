@@ -69,7 +69,7 @@ type block struct {
 	From, To float64 // seconds
 	Label    string
 	Beside   string // where a label stands that does not fit: its x in percent
-	End      bool   // the label stands before the block
+	Tiny     bool   // the label does not fit inside
 	URL      string
 	Title    string
 	Class    string
@@ -119,7 +119,16 @@ func lanes(r *cimeter.Record, a axis, zoom func(from, to float64) string) []lane
 		}
 	}
 	ls := pack(nil, own)
-	return pack(ls, beside)
+	for i := range ls {
+		ls[i].Name = "Stages"
+	}
+	ls = pack(ls, beside)
+	for i := range ls {
+		if ls[i].Name == "" {
+			ls[i].Name = "Ran alongside"
+		}
+	}
+	return ls
 }
 
 func rowQueue(r *cimeter.Record) float64 {
@@ -154,7 +163,7 @@ func (a axis) block(from, to float64, label, url string) block {
 	x, end := clamp(a.share(from)), clamp(a.share(to))
 	b := block{From: from, To: to, X: pct(x), W: pct(max(end-x, 0.0008)), Label: label, URL: url}
 	if float64(len(label)) > (end-x)*letters {
-		b.Beside = pct(end)
+		b.Tiny, b.Beside = true, pct(end)
 	}
 	return b
 }
@@ -192,7 +201,7 @@ next:
 		bs := ls[i].Blocks
 		for j := range bs {
 			if bs[j].Beside != "" && j+1 < len(bs) {
-				bs[j].Beside, bs[j].Label = "", ""
+				bs[j].Beside = ""
 			}
 		}
 	}

@@ -89,4 +89,3 @@ func bucket(ys []float64, size float64) []string {
 	}
 	return []string{sig3(lo / size), sig3(sum / float64(n) / size), sig3(hi / size)}
 }
-

@@ -97,6 +97,7 @@ func OOM() *cimeter.Record {
 	r.Stages = append(r.Stages[:4], r.Stages[len(r.Stages)-1])
 	r.EndedAt = r.Stages[3].EndedAt
 	r.Stages[4].EndedAt = r.EndedAt
+	r.Stages[4].Usage.WallSeconds = r.EndedAt.Sub(r.Stages[4].StartedAt).Seconds()
 	r.Usage.WallSeconds = r.EndedAt.Sub(r.StartedAt).Seconds()
 	trace(r, 3)
 	return r

@@ -1,2 +1,354 @@
 "use strict";
-for (const e of document.querySelectorAll("[data-trace]")) e.dataset.drawn = "";
+// The page of a build: four charts, the lane of its stages and the time axis
+// show one span of time, and one cursor.
+(() => {
+	const { all, say, keys } = cimeter, { make, bytes, sig3, clock, timeTicks, units } = cimeter.charts;
+	const place = document.querySelector("[data-trace]");
+	if (!place) return;
+	const SVG = "http://www.w3.org/2000/svg";
+	const params = () => new URLSearchParams(location.search);
+	let trace = null, charts = [];
+
+	const shared = {
+		key: "build", from: 0, to: 1, bands: [], lit: null, log: params().get("y") === "log",
+		moved: u => moved(u), selected: u => selected(u), reset: () => zoom(trace.from, trace.to),
+	};
+	const whole = () => shared.from <= trace.from + 1e-6 && shared.to >= trace.to - 1e-6;
+
+	// column is a column of the trace in the unit of its chart.
+	const column = (vs, n, scale) => Array.from({ length: n }, (_, i) => vs && vs[i] !== null && vs[i] !== undefined ? vs[i] * scale : null);
+	const unitOf = v => (units.find(x => v >= 0.9995 * x[1]) || units[3])[1];
+	const top = yss => yss.reduce((m, ys) => ys.reduce((m, y) => Math.max(m, Math.abs(y || 0)), m), 0);
+
+	const configs = () => {
+		const n = Math.max(0, ...["cpu", "mem", "disk", "net"].flatMap(k => trace[k].map(c => c ? c.length : 0)));
+		const xs = Array.from({ length: n }, (_, i) => (i + 0.5) * trace.step);
+		const hidden = (params().get("hide") || "").split(",");
+		const hide = k => [hidden.includes(k + ".0"), hidden.includes(k + ".1")];
+		const rate = v => bytes(v) + "/s";
+		const pair = (k, a, b) => [column(trace[k][0], n, a), column(trace[k][1], n, b)];
+		const cpu = pair("cpu", 0.001, 0.001), mem = pair("mem", 1024, 1024), disk = pair("disk", 1, -1), net = pair("net", 1, -1);
+		const marks = [];
+		if (trace.peak && mem[0].some(v => v !== null)) {
+			const at = mem[0].reduce((best, v, i) => v !== null && (best < 0 || v > mem[0][best]) ? i : best, -1);
+			marks.push({ x: xs[at], y: mem[0][at], text: "peak " + bytes(trace.peak) });
+		}
+		for (const s of trace.stages) if (s.oom) marks.push({ x: s.to, y: trace.limits.mem || trace.peak || 0, text: "killed", bad: true });
+		const memLimit = trace.limits.mem, memTop = top(mem);
+		return {
+			cpu: { xs, ys: cpu, labels: ["average", "max"], colour: "--cpu", dashes: [, [5, 3]], size: 1, words: v => v === 1 ? "1 core" : `${+v.toFixed(2)} cores`, value: sig3, limit: trace.limits.cpu, band: [2, 1], hidden: hide("cpu"), unit: "cores",
+				strips: trace.stages.filter(s => s.throttled >= 0.05) },
+			mem: { xs, ys: mem, labels: ["total", "working set"], colour: "--mem", dashes: [, [10, 4]], size: unitOf(memLimit && memTop >= memLimit / 4 ? memLimit : memTop), words: bytes, value: bytes, limit: memLimit, hidden: hide("mem"), marks, unit: "" },
+			disk: { xs, ys: disk, labels: ["read", "written"], colour: "--disk", dashes: [, [5, 3]], size: unitOf(top(disk)), words: rate, value: rate, mirrored: true, hidden: hide("disk"), unit: "" },
+			net: { xs, ys: net, labels: ["received", "sent"], colour: "--net", dashes: [, [5, 3]], size: unitOf(top(net)), words: rate, value: rate, mirrored: true, hidden: hide("net"), unit: "" },
+		};
+	};
+
+	const stageAt = x => trace.stages.find(s => !s.alongside && x >= s.from && x <= s.to);
+
+	// draw makes the charts anew; data and theme are read again.
+	const draw = () => {
+		const cs = configs();
+		for (const c of charts) c.u.destroy();
+		charts = [];
+		for (const figure of all("[data-chart]", place)) {
+			const plot = figure.querySelector("[data-plot]");
+			if (!plot) continue;
+			const c = cs[figure.dataset.chart], outputs = all("output", figure);
+			for (const e of all(".live", plot)) e.remove();
+			plot.classList.add("drawn-js");
+			const u = make(plot, c, shared);
+			charts.push({ u, c, plot, figure, outputs, at: outputs.map(o => o.dataset.still ?? (o.dataset.still = o.textContent)) });
+		}
+		place.dataset.drawn = "";
+	};
+
+	// moved shows the values under the cursor in the legends.
+	let telling = false;
+	const moved = from => {
+		const i = from.cursor.idx, line = place.querySelector(".cursor-line");
+		for (const ch of charts) {
+			if (ch.u !== from) continue;
+			ch.outputs.forEach((o, k) => {
+				const v = i === null || i === undefined || from.cursor.left < 0 ? undefined : ch.c.ys[k][i];
+				o.textContent = v === undefined ? ch.at[k] : v === null ? "–" : ch.c.value(Math.abs(v));
+			});
+			if (ch !== charts[0]) continue;
+			const off = from.cursor.left < 0 || i === null || i === undefined;
+			line.hidden = off;
+			if (!off) {
+				line.style.left = from.cursor.left + "px";
+				const s = stageAt(ch.c.xs[i]);
+				clockAt.textContent = clock(ch.c.xs[i]) + (s ? " · " + s.name : "");
+			} else clockAt.textContent = "";
+		}
+	};
+
+	const selected = u => {
+		const { left, width } = u.select;
+		if (telling || width < 2) return;
+		const from = u.posToVal(left, "x"), to = u.posToVal(left + width, "x");
+		clearSelection();
+		zoom(from, to);
+	};
+	const clearSelection = () => { telling = true; for (const { u } of charts) u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false); telling = false; };
+
+	const setParams = (change, push) => {
+		const q = params();
+		for (const [k, v] of Object.entries(change)) if (v === null) q.delete(k); else q.set(k, v);
+		const url = location.pathname + (q.size ? "?" + q : "");
+		if (url !== location.pathname + location.search) history[push ? "pushState" : "replaceState"](null, "", url);
+	};
+	const round = v => String(Math.round(v * 1000) / 1000);
+
+	// zoom shows a span of time everywhere.
+	const zoom = (from, to, push) => {
+		const least = Math.max(trace.step / 4, 1e-3);
+		from = Math.max(trace.from, Math.min(from, trace.to - least));
+		to = Math.min(trace.to, Math.max(to, from + least));
+		show(from, to);
+		setParams(whole() ? { from: null, to: null } : { from: round(from), to: round(to) }, push);
+		say(whole() ? "whole build" : `${clock(from)} to ${clock(to)}`);
+		if (trace.running && cimeter.pause) { if (whole()) cimeter.follow(); else cimeter.pause("paused while zoomed; show the whole build to follow"); }
+	};
+	const show = (from, to) => {
+		shared.from = from;
+		shared.to = to;
+		for (const { u } of charts) u.batch(() => { u.setScale("x", { min: from, max: to }); });
+		lanes();
+		ticks();
+		const span = place.querySelector("[data-span]");
+		span.elements.from.value = round(from);
+		span.elements.to.value = round(to);
+		const reset = place.querySelector("[data-zoom=reset]");
+		if (whole()) reset.setAttribute("aria-current", "true"); else reset.removeAttribute("aria-current");
+	};
+
+	const share = t => (t - shared.from) / (shared.to - shared.from);
+	const inside = v => Math.min(1, Math.max(0, v));
+	const lanes = () => {
+		const wide = place.querySelector("[data-lanes]").clientWidth - parseFloat(getComputedStyle(place.querySelector("[data-lanes]")).paddingLeft);
+		for (const a of all("[data-lanes] a", place)) {
+			const x = inside(share(+a.dataset.from)), end = inside(share(+a.dataset.to)), label = a.querySelector("svg");
+			for (const e of [a.querySelector("rect"), label]) {
+				if (!e) continue;
+				e.setAttribute("x", 100 * x + "%");
+				e.setAttribute("width", 100 * Math.max(end - x, x > 0 && x < 1 ? 0.0008 : 0) + "%");
+			}
+			a.classList.toggle("away", end <= 0 || x >= 1);
+			const text = label && label.querySelector("text");
+			if (text) a.classList.toggle("tiny", text.textContent.length * 6.6 + 10 > (end - x) * wide);
+			const beside = a.querySelector(":scope > text");
+			if (beside) beside.setAttribute("x", 100 * end + "%");
+		}
+	};
+	const ticks = () => {
+		const svg = place.querySelector("[data-xaxis]");
+		svg.replaceChildren();
+		for (const t of timeTicks(shared.from, shared.to, Math.max(2, Math.min(9, Math.floor(svg.clientWidth / 90))))) {
+			const line = document.createElementNS(SVG, "line"), text = document.createElementNS(SVG, "text"), x = 100 * share(t) + "%";
+			for (const [k, v] of Object.entries({ x1: x, x2: x, y1: 0, y2: 5 })) line.setAttribute(k, v);
+			text.setAttribute("x", x);
+			text.setAttribute("y", 18);
+			text.textContent = clock(t);
+			svg.append(line, text);
+		}
+	};
+
+	// The controls.
+	const clockAt = document.createElement("span");
+	clockAt.className = "clock";
+	place.querySelector(".bar-h").append(clockAt);
+	const cursorLine = document.createElement("div");
+	cursorLine.className = "cursor-line";
+	cursorLine.hidden = true;
+	const over = document.createElement("div");
+	over.className = "over";
+	over.append(cursorLine);
+	place.querySelector("[data-lanes]").append(over);
+
+	place.addEventListener("click", e => {
+		const z = e.target.closest("[data-zoom]");
+		if (!z || e.ctrlKey || e.metaKey || e.shiftKey) return;
+		e.preventDefault();
+		const mid = (shared.from + shared.to) / 2, half = (shared.to - shared.from) / 2;
+		if (z.dataset.zoom === "in") zoom(mid - half / 2, mid + half / 2);
+		else if (z.dataset.zoom === "out") zoom(mid - 2 * half, mid + 2 * half);
+		else zoom(trace.from, trace.to);
+	});
+	// A link to a span of this page zooms without reading the page again.
+	document.addEventListener("click", e => {
+		const a = e.target.closest("a[href]");
+		if (!trace || !a || e.ctrlKey || e.metaKey || e.shiftKey || e.button || a.closest("[data-zoom]")) return;
+		const url = new URL(a.getAttribute("href"), location.href), from = url.searchParams.get("from"), to = url.searchParams.get("to");
+		if (url.pathname !== location.pathname || from === null || to === null) return;
+		const others = q => { q.delete("from"); q.delete("to"); return String(q); };
+		if (others(new URLSearchParams(url.search)) !== others(params())) return;
+		e.preventDefault();
+		zoom(+from, +to, true);
+		if (!a.closest("[data-lanes]")) place.scrollIntoView({ block: "start" });
+	});
+	place.querySelector("[data-span]").addEventListener("submit", e => {
+		e.preventDefault();
+		const f = e.target.elements, from = parseFloat(f.from.value), to = parseFloat(f.to.value);
+		if (!(to > from)) { say("from and to: want seconds, from before to"); return; }
+		zoom(from, to);
+	});
+	const log = place.querySelector("[data-log]");
+	log.setAttribute("aria-pressed", shared.log);
+	log.addEventListener("click", () => {
+		shared.log = !shared.log;
+		log.setAttribute("aria-pressed", shared.log);
+		setParams({ y: shared.log ? "log" : null });
+		draw();
+	});
+	addEventListener("popstate", () => {
+		if (!trace) return;
+		const q = params();
+		show(q.has("from") ? +q.get("from") : trace.from, q.has("to") ? +q.get("to") : trace.to);
+	});
+
+	// Legends hide and show their line.
+	for (const li of all(".legend li", place)) {
+		const o = li.querySelector("output");
+		if (!o) continue;
+		const b = document.createElement("button");
+		b.type = "button";
+		b.setAttribute("aria-pressed", "true");
+		b.append(...li.childNodes);
+		li.append(b);
+		b.addEventListener("click", () => {
+			const ch = charts.find(c => c.figure.contains(li)), k = ch.outputs.indexOf(o), on = !ch.u.series[k + 1].show;
+			ch.u.setSeries(k + 1, { show: on });
+			b.setAttribute("aria-pressed", on);
+			const hidden = new Set((params().get("hide") || "").split(",").filter(Boolean)), id = `${ch.figure.dataset.chart}.${k}`;
+			if (on) hidden.delete(id); else hidden.add(id);
+			setParams({ hide: hidden.size ? [...hidden].join(",") : null });
+		});
+	}
+
+	// By keyboard: one cursor, moved over the readings.
+	let at = -1, anchor = -1;
+	const moveTo = i => {
+		const xs = charts[0].c.xs;
+		if (!xs.length) return;
+		at = Math.max(0, Math.min(xs.length - 1, i));
+		const x = xs[at];
+		if (x < shared.from || x > shared.to) {
+			const length = shared.to - shared.from, from = x < shared.from ? x : x - length;
+			show(Math.max(trace.from, from), Math.min(trace.to, from + length));
+		}
+		for (const { u } of charts) u.setCursor({ left: u.valToPos(x, "x"), top: u.over.clientHeight / 2 });
+		if (anchor >= 0) {
+			telling = true;
+			const a = xs[Math.min(anchor, at)] - trace.step / 2, b = xs[Math.max(anchor, at)] + trace.step / 2;
+			for (const { u } of charts) { const left = Math.max(0, u.valToPos(a, "x")); u.setSelect({ left, width: u.valToPos(b, "x") - left, top: 0, height: u.over.clientHeight }, false); }
+			telling = false;
+		}
+	};
+	const tell = ch => {
+		const s = stageAt(ch.c.xs[at]);
+		say(`${clock(ch.c.xs[at])}${s ? ", " + s.name : ""}: ` + ch.c.labels.map((l, k) => `${l} ${ch.c.ys[k][at] === null ? "not known" : ch.c.value(Math.abs(ch.c.ys[k][at]))} ${ch.c.unit}`).join(", "));
+	};
+	const key = (e, ch) => {
+		const by = e.shiftKey ? 10 : 1, xs = ch.c.xs, first = xs.findIndex(x => x >= shared.from), last = xs.findLastIndex(x => x <= shared.to);
+		switch (e.key) {
+		case "ArrowLeft": moveTo(at < 0 ? last : at - by); break;
+		case "ArrowRight": moveTo(at < 0 ? first : at + by); break;
+		case "Home": moveTo(first); break;
+		case "End": moveTo(last); break;
+		case " ":
+			if (anchor < 0) { if (at < 0) moveTo(first); anchor = at; moveTo(at); say("selection begun; move, then Enter"); return true; }
+			anchor = -1; clearSelection(); say("selection ended"); return true;
+		case "Enter":
+			if (anchor < 0) return false;
+			{ const a = xs[Math.min(anchor, at)] - trace.step / 2, b = xs[Math.max(anchor, at)] + trace.step / 2; anchor = -1; clearSelection(); zoom(a, b); }
+			return true;
+		case "Escape": anchor = -1; clearSelection(); for (const { u } of charts) u.setCursor({ left: -10, top: -10 }); at = -1; say("cleared"); return true;
+		case "0": anchor = -1; clearSelection(); zoom(trace.from, trace.to); return true;
+		case "+": case "=": case "-": place.querySelector(`[data-zoom=${e.key === "-" ? "out" : "in"}]`).click(); return true;
+		default: return false;
+		}
+		tell(ch);
+		return true;
+	};
+	for (const plot of all("[data-plot]", place)) {
+		plot.tabIndex = 0;
+		plot.setAttribute("role", "application");
+		plot.setAttribute("aria-label", plot.closest("figure").querySelector("h3").textContent + " over time; arrow keys move the cursor");
+		plot.addEventListener("keydown", e => {
+			if (e.ctrlKey || e.altKey || e.metaKey || !trace) return;
+			const ch = charts.find(c => c.plot === plot);
+			if (ch && key(e, ch)) e.preventDefault();
+		});
+	}
+	const neighbour = by => {
+		const own = trace.stages.filter(s => !s.alongside);
+		if (!own.length) return;
+		const mid = (shared.from + shared.to) / 2;
+		let i = whole() ? (by > 0 ? -1 : own.length) : own.findIndex(s => mid >= s.from && mid <= s.to);
+		i = Math.max(0, Math.min(own.length - 1, i + by));
+		zoom(own[i].from, own[i].to, true);
+		say(`${own[i].name}, ${clock(own[i].from)} to ${clock(own[i].to)}`);
+	};
+	keys.set("f", () => trace && zoom(trace.from, trace.to));
+	keys.set(".", () => trace && neighbour(1));
+	keys.set(",", () => trace && neighbour(-1));
+
+	// A row of the stage table marks its band.
+	for (const row of all(".stages tr[data-from]")) {
+		const light = on => { shared.lit = on ? shared.bands.find(b => Math.abs(b.from - row.dataset.from) < 1e-3) || null : null; for (const { u } of charts) u.redraw(false, false); };
+		row.addEventListener("pointerenter", () => light(true));
+		row.addEventListener("pointerleave", () => light(false));
+	}
+
+	let frame = 0;
+	new ResizeObserver(() => {
+		cancelAnimationFrame(frame);
+		frame = requestAnimationFrame(() => {
+			for (const { u, plot } of charts) {
+				const w = plot.clientWidth + parseFloat(getComputedStyle(plot).marginLeft);
+				if (w !== u.width) u.setSize({ width: w, height: plot.clientHeight });
+			}
+			if (trace) { lanes(); ticks(); }
+		});
+	}).observe(place);
+	cimeter.themed.addEventListener("change", () => { if (trace) draw(); });
+	cimeter.themed.addEventListener("fresh", () => read(true));
+
+	// read gets the trace; what the server has drawn stays until it is there.
+	const read = async again => {
+		const note = document.createElement("p");
+		note.className = "hint reading";
+		const slow = again ? 0 : setTimeout(() => { note.textContent = "reading the trace"; place.append(note); }, 300);
+		try {
+			const answer = await fetch(place.dataset.trace, { headers: { accept: "application/json" } });
+			if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+			const followed = !trace || whole();
+			trace = await answer.json();
+			shared.bands = trace.stages.filter(s => !s.alongside);
+			if (again) { if (followed) { shared.from = trace.from; shared.to = trace.to; } draw(); lanes(); ticks(); return; }
+			const q = params();
+			shared.from = q.has("from") && isFinite(q.get("from")) ? Math.max(trace.from, +q.get("from")) : trace.from;
+			shared.to = q.has("to") && isFinite(q.get("to")) ? Math.min(trace.to, +q.get("to")) : trace.to;
+			if (!(shared.to > shared.from)) { shared.from = trace.from; shared.to = trace.to; }
+			draw();
+			lanes();
+			ticks();
+			note.remove();
+		} catch (err) {
+			place.dataset.drawn = "";
+			note.textContent = `The cursor and zoom do not work: ${err.message}. `;
+			const retry = document.createElement("button");
+			retry.type = "button";
+			retry.textContent = "Retry";
+			retry.addEventListener("click", () => { note.remove(); read(again); });
+			note.append(retry);
+			place.append(note);
+		} finally {
+			clearTimeout(slow);
+		}
+	};
+	read(false);
+	cimeter.build = { charts: () => charts, shared };
+})();
