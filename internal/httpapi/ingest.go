@@ -119,13 +119,15 @@ type Route struct {
 	Path string // with a last slash: everything below it
 	Post bool   // answers POST; else GET and HEAD
 	Role Role   // that may use it
+
+	Parameters []string // of the query
 }
 
 // Table lists the routes with who may use them.
 func (a *API) Table() []Route {
 	table := make([]Route, 0, len(a.routes))
 	for _, rt := range a.routes {
-		table = append(table, Route{rt.path, rt.post, rt.role})
+		table = append(table, Route{rt.path, rt.post, rt.role, rt.parameters})
 	}
 	return slices.Clip(table)
 }

@@ -70,7 +70,9 @@ func (a *API) queryRoutes() []route {
 		a.ask("/api/v1/compare", a.compare, "a", "b"),
 		a.ask("/api/v1/names", a.names, "kind", "part", "limit"),
 	}
-	return append(routes, route{path: buildsPath + "/", handle: a.build, role: Read})
+	return append(routes,
+		route{path: buildsPath + "/", handle: a.build, role: Read},
+		route{path: "/api/v1/openapi.json", handle: a.openapi, role: Read})
 }
 
 // question is one request to the store.
@@ -264,18 +266,20 @@ func (a *API) names(q *question) (any, error) {
 
 // compare is GET /api/v1/compare?a=KEY&b=KEY.
 func (a *API) compare(q *question) (any, error) {
-	var pair [2]*cimeter.Record
-	for i, name := range []string{"a", "b"} {
-		key, ok := q.values[name]
-		if !ok {
+	for _, name := range []string{"a", "b"} {
+		if q.values[name] == "" {
 			return nil, badParameter(name, "want the key of a build")
 		}
-		var err error
-		if pair[i], err = a.o.Query.Get(q.ctx, key); err != nil {
-			return nil, err
-		}
 	}
-	return newComparison(pair[0], pair[1]), nil
+	left, err := a.o.Query.Get(q.ctx, q.values["a"])
+	if err != nil {
+		return nil, err
+	}
+	right, err := a.o.Query.Get(q.ctx, q.values["b"])
+	if err != nil {
+		return nil, err
+	}
+	return newComparison(left, right), nil
 }
 
 // get returns the record of a key from whatever store there is.
