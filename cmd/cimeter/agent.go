@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
@@ -19,6 +21,7 @@ import (
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/records"
 	"github.com/cimeter/cimeter/internal/tally"
+	"github.com/cimeter/cimeter/internal/wire"
 )
 
 const (
@@ -30,7 +33,7 @@ const (
 // Run starts the agent.
 //
 //	kernel ──▶ agent ──▶ records ──▶ API, summaries
-//	engine ──▶   │
+//	engine ──▶   │          └──────▶ spool ──▶ server, where there is one
 //	             └─────▶ tally ────▶ /metrics
 func (c *agentCmd) Run(e *env) error {
 	conf, err := c.load(e)
@@ -39,60 +42,117 @@ func (c *agentCmd) Run(e *env) error {
 	}
 	log, limit := e.logger(conf.Log)
 	defer func() { _ = limit.Flush(context.Background(), time.Now()) }()
+	ctx, stop := untilSignal() // before anything is told to be ready
+	defer stop()
 	limitMemory(conf)
-
-	who, err := newIdentifiers(conf.Agent)
+	counts := newTally(conf)
+	m, err := openMetering(conf, e, counts, log)
 	if err != nil {
 		return err
+	}
+	defer m.Close()
+	// Listening comes last of what can fail.
+	listener, err := net.Listen("tcp", conf.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	log.Info("listening", "address", listener.Addr().String())
+	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
+	return together(ctx, m.run, func(ctx context.Context) error {
+		api := httpapi.New(httpapi.Options{
+			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts), Ready: m.ready, Version: apiVersion(),
+			Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
+		})
+		return serve(ctx, api, listener, conf.WebConfigFile, log)
+	})
+}
+
+// metering is an agent with what it needs.
+type metering struct {
+	agent   *agent.Agent
+	records *records.Dir
+	sending *sending
+	engine  *docker.Client // nil: none is followed
+}
+
+// openMetering opens all that the agent of the settings needs.
+func openMetering(conf config.Config, e *env, counts *tally.Table, log *slog.Logger) (_ *metering, err error) {
+	m := &metering{}
+	defer func() {
+		if err != nil {
+			m.Close()
+		}
+	}()
+	who, err := newIdentifiers(conf.Agent)
+	if err != nil {
+		return nil, err
 	}
 	var engine agent.Engine
 	if conf.Agent.Docker.Enabled {
-		client, err := docker.Open(docker.Options{Host: conf.Agent.Docker.Host, Variables: who.variables})
+		m.engine, err = docker.Open(docker.Options{Host: conf.Agent.Docker.Host, Variables: who.variables})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		defer client.Close()
-		engine = client
+		engine = m.engine
 	}
-	dir, err := records.Open(records.Options{
+	m.records, err = records.Open(records.Options{
 		Dir: conf.Data, MaxBytes: int64(conf.Records.MaxBytes), MaxRecords: conf.Records.MaxRecords,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer dir.Close()
-	// Listening comes last of what can fail, metering after it.
-	counts := newTally(conf)
-	meter, err := agent.New(agent.Options{
+	m.sending, err = openSending(conf, e, counts, m.running, log)
+	if err != nil {
+		return nil, err
+	}
+	m.agent, err = agent.New(agent.Options{
 		Machine: conf.Machine, Interval: conf.Agent.Interval, FullEvery: conf.Agent.FullEvery,
 		Grace: conf.Agent.Grace, Quiet: quiet,
 		CgroupRoot: conf.Agent.CgroupRoot, ProcRoot: conf.Agent.ProcRoot, SysRoot: conf.Agent.SysRoot,
 		WakeBlockIO: conf.Agent.WakeBlockIO, ContainerInfo: conf.Agent.ContainerInfo, NoTrace: !conf.Agent.Trace,
 		Engine: engine, Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,
 		CommandStage: commandStage, JobLists: newJobLists(conf.Agent.GitLabRunners),
-		Tally: counts, Records: dir,
+		Tally: counts, Records: m.sending.before(m.records),
 	}, log)
-	if err != nil {
-		return err
+	return m, err
+}
+
+// run meters and sends until ctx ends.
+func (m *metering) run(ctx context.Context) error { return together(ctx, m.agent.Run, m.sending.run) }
+
+// ready returns why the agent does not do all that it should.
+func (m *metering) ready() []string { return reasons(errors.Join(m.agent.Ready(), m.sending.ready())) }
+
+// Close gives everything back that openMetering opened.
+func (m *metering) Close() {
+	m.sending.Close()
+	if m.records != nil {
+		m.records.Close()
 	}
-	listener, err := net.Listen("tcp", conf.Listen)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+	if m.engine != nil {
+		m.engine.Close()
 	}
-	log.Info("listening", "address", listener.Addr().String())
-	ctx, stop := untilSignal()
-	defer stop()
-	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx,
-		meter.Run,
-		func(ctx context.Context) error {
-			api := httpapi.New(httpapi.Options{
-				Store: dir, Metrics: prometheus.New(counts), Ready: func() []string { return reasons(meter.Ready()) },
-				Version: apiVersion(), Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
-			})
-			return serve(ctx, api, listener, conf.WebConfigFile, log)
-		},
-	)
+}
+
+// accounts are the accounts so far of the builds that run.
+func (m *metering) accounts() []*cimeter.Record {
+	var records []*cimeter.Record
+	for _, r := range m.agent.Running() {
+		records = append(records, r.Record)
+	}
+	return records
+}
+
+// running is what a heartbeat tells of the builds that run.
+func (m *metering) running() []wire.Running {
+	var out []wire.Running
+	for _, r := range m.agent.Running() {
+		out = append(out, wire.Running{
+			Key: r.Key, CI: r.CI, Project: r.Project, Number: r.Number, Name: r.Name, Runner: r.Runner, URL: r.URL,
+			Stage: r.Stage, StartedAt: r.StartedAt, CPUSeconds: r.Usage.CPUSeconds.Total, MemoryBytes: r.MemoryBytes,
+		})
+	}
+	return out
 }
 
 // serve answers on l by the limits of httpapi, with the TLS and authentication

@@ -112,8 +112,8 @@ const runningTimeout = 2 * time.Second
 
 // Running returns the accounts so far of the builds that run; nil when the meter
 // does not answer in time.
-func (a *Agent) Running() []*cimeter.Record {
-	answer := make(chan []*cimeter.Record, 1)
+func (a *Agent) Running() []attrib.Running {
+	answer := make(chan []attrib.Running, 1)
 	a.meter.post(func() { answer <- a.ledger.Running(time.Now()) })
 	t := time.NewTimer(runningTimeout)
 	defer t.Stop()

@@ -52,17 +52,34 @@ func (l *Ledger) finish(b *build) *cimeter.Record {
 	return r
 }
 
-// Running returns the accounts of the builds that run as they stand at t: no
-// result, no trace, Complete as far as is known. EndedAt is t.
-func (l *Ledger) Running(t time.Time) []*cimeter.Record {
-	records := make([]*cimeter.Record, 0, len(l.builds))
+// Running is the account of a build that runs, as it stands: no result, no
+// trace, Complete as far as is known, EndedAt the time of asking.
+type Running struct {
+	*cimeter.Record
+	Stage       string              // that runs now; "" between two
+	MemoryBytes cimeter.Opt[uint64] // of all its containers at the last tick
+}
+
+// Running returns the accounts of the builds that run as they stand at t, the
+// longest running first.
+func (l *Ledger) Running(t time.Time) []Running {
+	running := make([]Running, 0, len(l.builds))
 	for _, b := range l.builds {
-		records = append(records, b.record(t))
+		r := Running{Record: b.record(t), MemoryBytes: b.Account.Now[levelMemory]}
+		for _, p := range b.parts {
+			if !p.Ended.IsZero() || p.Alongside {
+				continue
+			}
+			if r.Stage = p.Name; !p.Decided {
+				r.Stage, _, _ = b.guess(&p.PartState)
+			}
+		}
+		running = append(running, r)
 	}
-	slices.SortFunc(records, func(a, b *cimeter.Record) int {
+	slices.SortFunc(running, func(a, b Running) int {
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.Key, b.Key))
 	})
-	return records
+	return running
 }
 
 // record renders the build as it stands at end, and changes nothing of it.

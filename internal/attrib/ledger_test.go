@@ -76,7 +76,8 @@ func TestLedger_oneStage(t *testing.T) {
 	}
 	l.Advance(s, cpu(3.5, 50))
 	if r := l.Running(at(3.5)); len(r) != 1 || r[0].Usage.CPUSeconds.Total.Value != 3.5 || r[0].Usage.WallSeconds != 3.5 ||
-		len(r[0].Stages) != 1 || r[0].Stages[0].Usage.CPUSeconds.Total.Value != 3.5 || r[0].Result != "" {
+		len(r[0].Stages) != 1 || r[0].Stages[0].Usage.CPUSeconds.Total.Value != 3.5 || r[0].Result != "" ||
+		r[0].Stage != "compile" || r[0].MemoryBytes != cimeter.Some(uint64(300)) {
 		t.Errorf("running: %+v", r)
 	}
 	l.Close(s, at(3.5), cimeter.Opt[int]{})
@@ -514,7 +515,11 @@ func FuzzLedger_Restore(f *testing.F) {
 		}
 		l.Abandon(at(10))
 		l.Tick(at(11), cimeter.Opt[uint64]{})
-		for _, r := range append(l.Running(at(12)), l.Finish(at(1e6))...) {
+		records := l.Finish(at(1e6))
+		for _, r := range l.Running(at(12)) {
+			records = append(records, r.Record)
+		}
+		for _, r := range records {
 			if r.EndedAt.Before(r.StartedAt) {
 				t.Errorf("ends %v before it starts %v", r.EndedAt, r.StartedAt)
 			}
