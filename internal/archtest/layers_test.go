@@ -91,6 +91,8 @@ var layers = map[string]row{
 		theirs:   []string{"github.com/alecthomas/kong", "github.com/prometheus/common/promslog", "golang.org/x/sys"},
 		whyTheir: "command line; log lines in Prometheus' manner; parameters of the own process"},
 
+	"bench":               {layer: forTests},
+	"bench/floor":         {layer: forTests, theirs: sys, whyTheir: "the clock of a thread's CPU time"},
 	"e2e":                 {layer: forTests},
 	"e2e/burn":            {layer: forTests, theirs: sys, whyTheir: "burns known amounts of CPU, disk and network"},
 	"internal/archtest":   {layer: forTests},
