@@ -8,14 +8,13 @@ import (
 )
 
 // writeBytes answers with a document and its entity tag, a hash of what is
-// sent, or with 304 Not Modified when the request's If-None-Match has it.
+// sent, or with 304 Not Modified when the request's If-None-Match has it. A
+// client that polls keeps the last answer itself: Cache-Control stays no-store.
 func writeBytes(w http.ResponseWriter, r *http.Request, contentType string, b []byte) error {
 	sum := sha256.Sum256(b)
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	h := w.Header()
 	h.Set("ETag", tag)
-	// May be kept by whoever asked, and is asked for again each time.
-	h.Set("Cache-Control", "private, no-cache")
 	if matches(r.Header.Values("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
