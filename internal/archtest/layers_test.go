@@ -71,6 +71,7 @@ var layers = map[string]row{
 	"internal/process":           {layer: adapter, theirs: sys, whyTheir: "pidfd and capget"},
 	"internal/records":           {layer: adapter},
 	"internal/spool":             {layer: adapter},
+	"internal/store/postgres":    {layer: adapter, ours: []string{"internal/filter", "internal/store"}, theirs: []string{"github.com/jackc/pgx"}, whyTheir: "the protocol of PostgreSQL"},
 	"internal/store/sqlite":      {layer: adapter, ours: []string{"internal/filter", "internal/store"}, theirs: []string{"modernc.org/sqlite"}, whyTheir: "SQLite in pure Go"},
 	"internal/watch":             {layer: adapter, theirs: sys, whyTheir: "inotify, pidfd and epoll"},
 	"internal/web":               {layer: adapter, ours: []string{"internal/display", "internal/summary"}},

@@ -139,7 +139,7 @@ func compileTerm(ctx context.Context, q Queryer, t filter.Term) (condition, erro
 		}
 		value := Clean(t.Text)
 		if t.Field == filter.Key {
-			value = t.Text
+			value = scrub(t.Text)
 		}
 		return equal(col.column, col.index, value), nil
 	}

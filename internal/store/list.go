@@ -24,7 +24,13 @@ func List(ctx context.Context, q Queryer, query Query) (Page, error) {
 	if query.Limit < 1 || query.Limit > MaxLimit {
 		return Page{}, fmt.Errorf("limit %d: want 1 to %d: %w", query.Limit, MaxLimit, cimeter.ErrInvalid)
 	}
-	sc := scan{sort: query.Sort, asc: query.Asc, cursor: query.Cursor, columns: "b.id, b.at, b.key", limit: query.Limit, examine: examine}
+	if query.Examine == 0 {
+		query.Examine = MaxExamine
+	}
+	if query.Examine < 1 || query.Examine > MaxExamine {
+		return Page{}, fmt.Errorf("examine %d builds: want 1 to %d: %w", query.Examine, MaxExamine, cimeter.ErrInvalid)
+	}
+	sc := scan{sort: query.Sort, asc: query.Asc, cursor: query.Cursor, columns: "b.id, b.at, b.key", limit: query.Limit, examine: query.Examine}
 	var refs []Ref
 	next, err := sc.run(ctx, q, query.Filter, func(scan func(dest ...any) error) error {
 		var r Ref

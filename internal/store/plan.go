@@ -153,7 +153,7 @@ func (sc *scan) write(s *statement, c *compiled, w *way, column string, after *p
 		s.add("SELECT " + cols + " FROM ")
 		s.builds(w.index(column))
 		sc.walk(s, c, w, column, after)
-		s.add(" LIMIT ?", min(sc.limit+1, sc.examine+1))
+		s.add(" LIMIT ?", min(sc.limit+1, sc.examine))
 		return
 	}
 	s.add("SELECT " + cols + " FROM (SELECT b.* FROM ")

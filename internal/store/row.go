@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -88,8 +89,16 @@ func Clean(s string) string {
 			s = s[:len(s)-1]
 		}
 	}
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+	return scrub(s)
+}
+
+func scrub(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// ValidKey reports whether a build can have this key.
+func ValidKey(key string) bool {
+	return key != "" && len(key) <= MaxKeyBytes && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
 }
 
 // NewRow takes a record apart. The error wraps [cimeter.ErrInvalid] for a
@@ -99,7 +108,7 @@ func NewRow(p Put) (*Row, error) {
 	switch {
 	case r == nil:
 		return nil, fmt.Errorf("record: none: %w", cimeter.ErrInvalid)
-	case r.Key == "" || len(r.Key) > MaxKeyBytes || !utf8.ValidString(r.Key) || strings.ContainsRune(r.Key, 0):
+	case !ValidKey(r.Key):
 		return nil, fmt.Errorf("record: key %.80q: want 1 to %d bytes of UTF-8 without NUL: %w", r.Key, MaxKeyBytes, cimeter.ErrInvalid)
 	case len(r.Stages) > MaxStages:
 		return nil, fmt.Errorf("record %s: %d stages: want at most %d: %w", r.Key, len(r.Stages), MaxStages, cimeter.ErrInvalid)
@@ -191,3 +200,7 @@ func bytes(n cimeter.Opt[uint64]) int64 {
 	}
 	return int64(min(v, maxColumn))
 }
+
+// Shard is the distribution column of what is keyed by s: back ends that spread
+// a table over machines keep what belongs to one key together by it.
+func Shard(s string) int16 { return int16(crc32.ChecksumIEEE([]byte(s)) & 0xff) }

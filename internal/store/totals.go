@@ -13,7 +13,7 @@ import (
 // SumUp adds up the builds that meet a filter, the latest first, up to a bound.
 func SumUp(ctx context.Context, q Queryer, f filter.Filter) (Sum, error) {
 	sc := scan{sort: SortEnded, columns: columns("b.", "id", "result", "oom", "wall_us", "cpu_us", "queue_us", "throttled_us", "io_bytes", "net_bytes", "mem_peak"),
-		limit: sumRows, examine: examine}
+		limit: sumRows, examine: MaxExamine}
 	sum := Sum{}
 	var waits, walls []int64
 	add, peak := Rollup{}, int64(-1)

@@ -29,9 +29,9 @@ const (
 	// MaxBatch is how many records one Put takes: what a server holds in memory
 	// while it waits for the disk.
 	MaxBatch = 1000
-	// examine bounds how many builds a page of a list looks at, so that its time
-	// is bounded whatever the filter is; a page may therefore be short.
-	examine = 20000
+	// MaxExamine bounds how many builds a page of a list looks at, so that its
+	// time is bounded whatever the filter is; a page may therefore be short.
+	MaxExamine = 20000
 	// sumRows bounds the builds that Sum adds up.
 	sumRows = 10000
 )
@@ -63,6 +63,8 @@ type Query struct {
 	Cursor string        // of the page before; "" for the first
 	Limit  int           // 1 to MaxLimit; 0 is 50
 	Trace  bool          // with the traces of the records
+	// Examine is how many builds the page may look at: 1 to MaxExamine, which 0 is.
+	Examine int
 }
 
 // Page is an answer to a Query.

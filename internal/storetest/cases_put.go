@@ -62,8 +62,13 @@ func testLossless(t *testing.T, s Store) {
 			t.Errorf("Trace = %+v, %v; want %+v", trace, err, p.Record.Trace)
 		}
 	}
-	if _, err := s.Get(t.Context(), "gitlab/none"); !errors.Is(err, cimeter.ErrNotFound) {
-		t.Errorf("Get of a key that is not there: %v", err)
+	for _, key := range []string{"gitlab/none", "", "a\x00", "\xff", strings.Repeat("k", 5000)} {
+		if _, err := s.Get(t.Context(), key); !errors.Is(err, cimeter.ErrNotFound) {
+			t.Errorf("Get(%.20q), which is not there: %v", key, err)
+		}
+		if page, err := s.List(t.Context(), store.Query{Filter: filter.Filter{filter.Is(filter.Key, key)}}); err != nil || len(page.Records) > 0 {
+			t.Errorf("List of key %.20q, which is not there: %v", key, err)
+		}
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)

@@ -1,0 +1,143 @@
+CREATE TABLE meta (
+  name  text COLLATE "C" PRIMARY KEY,
+  value bigint NOT NULL
+);
+
+INSERT INTO meta VALUES ('kept_from', 0);
+
+-- Where a key is: builds are unique by key within a partition only.
+CREATE TABLE build_keys (
+  shard smallint NOT NULL,
+  key   text COLLATE "C" NOT NULL,
+  at    bigint NOT NULL,
+  PRIMARY KEY (key, shard)
+);
+
+CREATE INDEX build_keys_at ON build_keys USING brin (at);
+
+CREATE SEQUENCE builds_id AS bigint CACHE 100;
+
+-- Times are microseconds since 1970, costs whole microseconds or bytes; -1 is not known.
+CREATE TABLE builds (
+  shard        smallint NOT NULL,
+  id           bigint NOT NULL DEFAULT nextval('builds_id'),
+  key          text COLLATE "C" NOT NULL,
+  at           bigint NOT NULL,
+  received_at  bigint NOT NULL,
+  agent        text COLLATE "C" NOT NULL,
+  ci           text COLLATE "C" NOT NULL,
+  server       text COLLATE "C" NOT NULL,
+  project      text COLLATE "C" NOT NULL,
+  number       text COLLATE "C" NOT NULL,
+  name         text COLLATE "C" NOT NULL,
+  ref          text COLLATE "C" NOT NULL,
+  event        text COLLATE "C" NOT NULL,
+  pipeline     text COLLATE "C" NOT NULL,
+  machine      text COLLATE "C" NOT NULL,
+  runner       text COLLATE "C" NOT NULL,
+  runner_name  text COLLATE "C" NOT NULL,
+  result       text COLLATE "C" NOT NULL,
+  verdicts     text COLLATE "C" NOT NULL,
+  wall_us      bigint NOT NULL,
+  cpu_us       bigint NOT NULL,
+  queue_us     bigint NOT NULL,
+  throttled_us bigint NOT NULL,
+  mem_peak     bigint NOT NULL,
+  mem_limit    bigint NOT NULL,
+  io_bytes     bigint NOT NULL,
+  net_bytes    bigint NOT NULL,
+  oom          bigint NOT NULL,
+  record       bytea NOT NULL,
+  trace        bytea,
+  PRIMARY KEY (key, shard, at)
+) PARTITION BY RANGE (at);
+
+-- The stored forms are compressed already.
+ALTER TABLE builds ALTER record SET STORAGE EXTERNAL, ALTER trace SET STORAGE EXTERNAL;
+
+CREATE TABLE builds_rest PARTITION OF builds DEFAULT;
+
+CREATE INDEX builds_at        ON builds (at, id);
+
+CREATE INDEX builds_project   ON builds (project, at, id);
+
+CREATE INDEX builds_job       ON builds (project, name, at, id);
+
+CREATE INDEX builds_name      ON builds (name, at, id);
+
+CREATE INDEX builds_ref       ON builds (ref, at, id);
+
+CREATE INDEX builds_machine   ON builds (machine, at, id);
+
+CREATE INDEX builds_runner    ON builds (runner, at, id);
+
+CREATE INDEX builds_result    ON builds (result, at, id);
+
+CREATE INDEX builds_ci        ON builds (ci, at, id);
+
+CREATE INDEX builds_number    ON builds (number, at);
+
+CREATE INDEX builds_pipeline  ON builds (pipeline, at) WHERE pipeline <> '';
+
+CREATE INDEX builds_verdicts  ON builds (at, id) WHERE verdicts <> '';
+
+CREATE INDEX builds_cpu_us    ON builds (cpu_us, id);
+
+CREATE INDEX builds_wall_us   ON builds (wall_us, id);
+
+CREATE INDEX builds_queue_us  ON builds (queue_us, id);
+
+CREATE INDEX builds_mem_peak  ON builds (mem_peak, id);
+
+CREATE INDEX builds_io_bytes  ON builds (io_bytes, id);
+
+CREATE INDEX builds_net_bytes ON builds (net_bytes, id);
+
+CREATE TABLE stages (
+  shard     smallint NOT NULL,
+  key       text COLLATE "C" NOT NULL,
+  at        bigint NOT NULL,
+  position  smallint NOT NULL,
+  name      text COLLATE "C" NOT NULL,
+  wall_us   bigint NOT NULL,
+  cpu_us    bigint NOT NULL,
+  mem_peak  bigint NOT NULL,
+  io_bytes  bigint NOT NULL,
+  net_bytes bigint NOT NULL,
+  PRIMARY KEY (name, at, key, shard, position)
+) PARTITION BY RANGE (at);
+
+CREATE TABLE stages_rest PARTITION OF stages DEFAULT;
+
+CREATE TABLE rollups (
+  shard        smallint NOT NULL,
+  dim          smallint NOT NULL,
+  a            text COLLATE "C" NOT NULL,
+  b            text COLLATE "C" NOT NULL,
+  c            text COLLATE "C" NOT NULL,
+  at           bigint NOT NULL,
+  builds       bigint NOT NULL,
+  failed       bigint NOT NULL,
+  canceled     bigint NOT NULL,
+  oom          bigint NOT NULL,
+  wall_us      bigint NOT NULL,
+  cpu_us       bigint NOT NULL,
+  queue_us     bigint NOT NULL,
+  queued       bigint NOT NULL,
+  throttled_us bigint NOT NULL,
+  io_bytes     bigint NOT NULL,
+  net_bytes    bigint NOT NULL,
+  mem_peak     bigint NOT NULL,
+  last_at      bigint NOT NULL,
+  PRIMARY KEY (dim, a, b, c, at, shard)
+) WITH (fillfactor = 70);
+
+CREATE INDEX rollups_at ON rollups (dim, at);
+
+CREATE TABLE names (
+  shard  smallint NOT NULL,
+  kind   text COLLATE "C" NOT NULL,
+  value  text COLLATE "C" NOT NULL,
+  target text COLLATE "C" NOT NULL,
+  PRIMARY KEY (kind, value, target, shard)
+);

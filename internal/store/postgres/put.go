@@ -1,0 +1,254 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
+)
+
+// Put keeps a batch, all of it or nothing, durably. A key that is there already
+// is counted and changes nothing. After an error the batch may have been kept;
+// putting it again is safe.
+func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, error) {
+	if len(batch) > store.MaxBatch {
+		return store.PutResult{}, fmt.Errorf("put %d records: want at most %d: %w", len(batch), store.MaxBatch, cimeter.ErrInvalid)
+	}
+	var result store.PutResult
+	rows := make([]*store.Row, 0, len(batch))
+	seen := make(map[string]bool, len(batch))
+	for _, p := range batch {
+		row, err := store.NewRow(p)
+		if err != nil {
+			return store.PutResult{}, fmt.Errorf("put: %w", err)
+		}
+		if seen[row.Key] {
+			result.Duplicates++
+			continue
+		}
+		seen[row.Key] = true
+		rows = append(rows, row)
+	}
+	// Servers that put the same keys take the locks in one order.
+	slices.SortFunc(rows, func(x, y *store.Row) int { return cmp.Compare(x.Key, y.Key) })
+	var names []store.Name
+	err := s.partitions(ctx, rows)
+	if err == nil {
+		err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
+			names, err = s.put(ctx, tx, rows, &result)
+			return err
+		})
+	}
+	if err != nil {
+		return store.PutResult{}, fmt.Errorf("put %d records: %w", len(batch), coded(err))
+	}
+	s.remember(names)
+	return result, nil
+}
+
+var buildColumns = []string{"shard", "key", "at", "received_at", "agent", "ci", "server", "project", "number", "name", "ref", "event", "pipeline", "machine",
+	"runner", "runner_name", "result", "verdicts", "wall_us", "cpu_us", "queue_us", "throttled_us", "mem_peak", "mem_limit", "io_bytes", "net_bytes", "oom", "record", "trace"}
+
+var stageColumns = []string{"shard", "key", "at", "position", "name", "wall_us", "cpu_us", "mem_peak", "io_bytes", "net_bytes"}
+
+// upsertRollups takes one array for each column.
+const upsertRollups = `INSERT INTO rollups AS r SELECT * FROM unnest($1::smallint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
+$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[])
+ON CONFLICT (dim, a, b, c, at, shard) DO UPDATE SET builds = r.builds + excluded.builds, failed = r.failed + excluded.failed,
+canceled = r.canceled + excluded.canceled, oom = r.oom + excluded.oom, wall_us = r.wall_us + excluded.wall_us, cpu_us = r.cpu_us + excluded.cpu_us,
+queue_us = r.queue_us + excluded.queue_us, queued = r.queued + excluded.queued, throttled_us = r.throttled_us + excluded.throttled_us,
+io_bytes = r.io_bytes + excluded.io_bytes, net_bytes = r.net_bytes + excluded.net_bytes, mem_peak = greatest(r.mem_peak, excluded.mem_peak),
+last_at = greatest(r.last_at, excluded.last_at)`
+
+// put writes rows of different keys, sorted by key. The keys come first: which
+// of them are new decides what is copied into the tables.
+func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *store.PutResult) ([]store.Name, error) {
+	var from int64
+	// The lock keeps retention from moving the bound under this transaction.
+	if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from' FOR SHARE").Scan(&from); err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r *store.Row) bool {
+		if r.At < from {
+			result.Expired++
+			return true
+		}
+		return false
+	})
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	fresh, err := newKeys(ctx, tx, rows)
+	if err != nil {
+		return nil, err
+	}
+	result.Stored = len(fresh)
+	result.Duplicates += len(rows) - len(fresh)
+	rows = slices.DeleteFunc(rows, func(r *store.Row) bool { return !fresh[r.Key] })
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{"builds"}, buildColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
+		r := rows[i]
+		return []any{store.Shard(r.Key), r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
+			r.Runner, r.RunnerName, r.Result, r.Verdicts, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM, r.Record, r.Trace}, nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	var stages [][]any
+	for _, r := range rows {
+		for i, st := range r.Stages {
+			stages = append(stages, []any{store.Shard(r.Key), r.Key, r.At, int16(i), st.Name, st.WallUS, st.CPUUS, st.MemPeak, st.IO, st.Net})
+		}
+	}
+	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"stages"}, stageColumns, pgx.CopyFromRows(stages)); err != nil {
+		return nil, err
+	}
+	names := s.missing(store.NewNames(rows))
+	if len(names) > 0 {
+		shards, kinds, values, targets := make([]int16, len(names)), make([]string, len(names)), make([]string, len(names)), make([]string, len(names))
+		for i, n := range names {
+			shards[i], kinds[i], values[i], targets[i] = store.Shard(n.Value), n.Kind, n.Value, n.Target
+		}
+		if _, err := tx.Exec(ctx, "INSERT INTO names SELECT * FROM unnest($1::smallint[], $2::text[], $3::text[], $4::text[]) ON CONFLICT DO NOTHING", shards, kinds, values, targets); err != nil {
+			return nil, err
+		}
+	}
+	// The rows that all servers write to come last: they are locked for the
+	// shortest time.
+	return names, putRollups(ctx, tx, store.NewRollups(rows))
+}
+
+func newKeys(ctx context.Context, tx pgx.Tx, rows []*store.Row) (map[string]bool, error) {
+	shards, keys, ats := make([]int16, len(rows)), make([]string, len(rows)), make([]int64, len(rows))
+	for i, r := range rows {
+		shards[i], keys[i], ats[i] = store.Shard(r.Key), r.Key, r.At
+	}
+	found, err := tx.Query(ctx, "INSERT INTO build_keys SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[]) ON CONFLICT DO NOTHING RETURNING key", shards, keys, ats)
+	if err != nil {
+		return nil, err
+	}
+	fresh := make(map[string]bool, len(rows))
+	var key string
+	_, err = pgx.ForEachRow(found, []any{&key}, func() error { fresh[key] = true; return nil })
+	return fresh, err
+}
+
+func putRollups(ctx context.Context, tx pgx.Tx, rollups []store.Rollup) error {
+	n := len(rollups)
+	shards, dims := make([]int16, n), make([]int16, n)
+	var texts [3][]string
+	for i := range texts {
+		texts[i] = make([]string, n)
+	}
+	var numbers [14][]int64
+	for i := range numbers {
+		numbers[i] = make([]int64, n)
+	}
+	for i, r := range rollups {
+		shards[i], dims[i] = store.Shard(r.A), int16(r.Dim)
+		texts[0][i], texts[1][i], texts[2][i] = r.A, r.B, r.C
+		for j, v := range []int64{r.At, r.Builds, r.Failed, r.Canceled, r.OOM, r.WallUS, r.CPUUS, r.QueueUS, r.Queued, r.ThrottledUS, r.IO, r.Net, r.MemPeak, r.LastAt} {
+			numbers[j][i] = v
+		}
+	}
+	args := []any{shards, dims, texts[0], texts[1], texts[2]}
+	for _, v := range numbers {
+		args = append(args, v)
+	}
+	_, err := tx.Exec(ctx, upsertRollups, args...)
+	return err
+}
+
+// maxNamed bounds the memory of the names known: about 10 MB. A full set is
+// dropped.
+const maxNamed = 50_000
+
+func (s *Store) missing(names []store.Name) []store.Name {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(names, func(n store.Name) bool { _, ok := s.known[n]; return ok })
+}
+
+func (s *Store) remember(names []store.Name) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) > maxNamed {
+		clear(s.known)
+	}
+	for _, n := range names {
+		s.known[n] = struct{}{}
+	}
+}
+
+const (
+	weekUS = int64(7 * 24 * time.Hour / time.Microsecond)
+	monday = int64(4 * 24 * time.Hour / time.Microsecond) // 5 January 1970
+	// keptWeeks bounds how far back a build has a partition of its week: forged
+	// ends do not make thousands of tables. Older ones go into the rest.
+	keptWeeks = 120
+)
+
+// week is the start of the week (Monday, UTC) of at; ok is false when it has no
+// partition of its own.
+func week(at, receivedAt int64) (start int64, ok bool) {
+	start = at - (at-monday)%weekUS
+	return start, at >= monday && receivedAt-at < keptWeeks*weekUS
+}
+
+func weekName(start int64) string { return store.Time(start).Format("20060102") }
+
+// partitions makes the partitions that rows want.
+func (s *Store) partitions(ctx context.Context, rows []*store.Row) error {
+	want := map[int64]bool{}
+	s.mu.Lock()
+	for _, r := range rows {
+		if start, ok := week(r.At, r.ReceivedAt); ok && !s.weeks[start] {
+			want[start] = true
+		}
+	}
+	s.mu.Unlock()
+	for start := range want {
+		err := s.transaction(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
+				return err
+			}
+			var from int64
+			if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from'").Scan(&from); err != nil {
+				return err
+			}
+			if start+weekUS <= from {
+				return nil // deleted: Put counts its builds as expired
+			}
+			for _, table := range []string{"builds", "stages"} {
+				name := pgx.Identifier{table + "_" + weekName(start)}.Sanitize()
+				var there bool
+				if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", name).Scan(&there); err != nil {
+					return err
+				}
+				if there {
+					continue
+				}
+				if _, err := tx.Exec(ctx, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES FROM (%d) TO (%d)", name, table, start, start+weekUS)); err != nil {
+					return fmt.Errorf("make partition %s: %w", strings.Trim(name, `"`), err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.weeks[start] = true
+		s.mu.Unlock()
+	}
+	return nil
+}
