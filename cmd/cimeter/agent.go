@@ -46,7 +46,9 @@ func (c *agentCmd) Run(e *env) error {
 	defer stop()
 	limitMemory(conf)
 	counts := newTally(conf)
-	m, err := openMetering(conf, e, counts, log)
+	m, err := openMetering(conf, counts, func(running func() []wire.Running) (*sending, error) {
+		return openSending(conf, e, counts, running, log)
+	}, log)
 	if err != nil {
 		return err
 	}
@@ -75,8 +77,9 @@ type metering struct {
 	engine  *docker.Client // nil: none is followed
 }
 
-// openMetering opens all that the agent of the settings needs.
-func openMetering(conf config.Config, e *env, counts *tally.Table, log *slog.Logger) (_ *metering, err error) {
+// openMetering opens all that the agent of the settings needs. open opens the
+// way that its records go.
+func openMetering(conf config.Config, counts *tally.Table, open func(running func() []wire.Running) (*sending, error), log *slog.Logger) (_ *metering, err error) {
 	m := &metering{}
 	defer func() {
 		if err != nil {
@@ -101,7 +104,7 @@ func openMetering(conf config.Config, e *env, counts *tally.Table, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	m.sending, err = openSending(conf, e, counts, m.running, log)
+	m.sending, err = open(m.running)
 	if err != nil {
 		return nil, err
 	}

@@ -59,6 +59,7 @@ type cli struct {
 	Log logFlags `embed:""`
 
 	Agent      agentCmd      `cmd:"" group:"meter" help:"Meter the builds on this machine."`
+	Up         upCmd         `cmd:"" group:"meter" help:"Agent and server in one process."`
 	Server     serverCmd     `cmd:"" group:"meter" help:"Keep and show the builds of many agents."`
 	Run        runCmd        `cmd:"" group:"meter" help:"Meter one command, with no agent."`
 	Builds     buildsCmd     `cmd:"" group:"read" help:"List finished builds, newest first."`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,12 +12,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/server"
-	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/store/postgres"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
 	"github.com/cimeter/cimeter/internal/tally"
 )
@@ -61,8 +61,8 @@ func (c *serveFlags) overrides(e *env) (over []config.Override) {
 type builds interface {
 	server.Store
 	httpapi.Query
-	Retain(ctx context.Context, r store.Retention) (store.Retained, error)
-	io.Closer
+	server.Keeper
+	Close() error
 }
 
 // Run starts the server.
@@ -78,7 +78,7 @@ func (c *serverCmd) Run(e *env) error {
 	defer func() { _ = limit.Flush(context.Background(), time.Now()) }()
 	ctx, stop := untilSignal()
 	defer stop()
-	kept, err := c.openStore(ctx, conf, e)
+	kept, err := c.openStore(ctx, conf)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *serverCmd) Run(e *env) error {
 
 func (c *serverCmd) serve(ctx context.Context, conf config.Config, kept builds, log *slog.Logger) error {
 	counts := newTally(conf)
-	role := server.New(server.Options{Store: kept, Tally: counts}, log)
+	role := newServer(conf, kept, counts, nil, log)
 	listener, err := net.Listen("tcp", conf.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -100,15 +100,29 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, kept builds, 
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	return together(ctx, role.Run, func(ctx context.Context) error {
-		return serve(ctx, newServerAPI(role, kept, counts, access, log), listener, conf.WebConfigFile, log)
+		ready := func() []string { return reasons(role.Ready()) }
+		return serve(ctx, newServerAPI(role, kept, counts, access, ready, log), listener, conf.WebConfigFile, log)
 	})
 }
 
+// newServer returns the server's role on a store. counted tells which builds are
+// in the counters already.
+func newServer(conf config.Config, kept builds, counts *tally.Table, counted func(*cimeter.Record) bool, log *slog.Logger) *server.Server {
+	committers := 1
+	if _, ok := kept.(*postgres.Store); ok {
+		committers = 2 // more do not make it faster on the two cores that it is meant for
+	}
+	return server.New(server.Options{
+		Store: kept, Committers: committers, Tally: counts, Counted: counted,
+		Keeper: kept, KeepBuilds: conf.Store.KeepBuilds, KeepTotals: conf.Store.KeepTotals, MaxBytes: int64(conf.Store.MaxBytes),
+	}, log)
+}
+
 // newServerAPI joins the server's role and store to the routes.
-func newServerAPI(role *server.Server, kept builds, counts *tally.Table, access *httpapi.Access, log *slog.Logger) http.Handler {
+func newServerAPI(role *server.Server, kept builds, counts *tally.Table, access *httpapi.Access, ready func() []string, log *slog.Logger) http.Handler {
 	return httpapi.New(httpapi.Options{
 		Query: kept, Ingest: role, Agents: role.Agents, Access: access,
-		Metrics: prometheus.New(counts), Ready: func() []string { return reasons(role.Ready()) }, Version: apiVersion(),
+		Metrics: prometheus.New(counts), Ready: ready, Version: apiVersion(),
 		Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
 		Answered: func(route string, status int) {
 			counts.Value(catalog.ServerRequests, route, strconv.Itoa(status)).Add(1)
@@ -142,7 +156,17 @@ func newAccess(conf config.Access, at net.Addr, counts *tally.Table) (*httpapi.A
 }
 
 // openStore opens the back end that the settings name.
-func (c *serveFlags) openStore(ctx context.Context, conf config.Config, e *env) (builds, error) {
+func (c *serveFlags) openStore(ctx context.Context, conf config.Config) (builds, error) {
+	address := config.NewSecret(c.Database)
+	if address.IsZero() {
+		var err error
+		if address, err = config.ReadSecret("", conf.Store.DatabaseFile, func(string) string { return "" }); err != nil {
+			return nil, err
+		}
+	}
+	if !address.IsZero() {
+		return postgres.Open(ctx, postgres.Options{URL: address.Reveal(), Migrate: true})
+	}
 	folder := filepath.Join(conf.Data, "store")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)

@@ -9,6 +9,9 @@ import (
 
 // count adds a record that is new to the fleet's counters.
 func (s *Server) count(r *cimeter.Record) {
+	if s.o.Counted != nil && s.o.Counted(r) {
+		return
+	}
 	b := s.o.Tally.Build(tally.BuildLabels{CI: r.CI, Project: r.Project, Machine: r.Machine, Runner: r.Runner.Key()})
 	b.Started()
 	var queued cimeter.Opt[float64]

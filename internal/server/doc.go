@@ -1,7 +1,7 @@
 // Package server is the role that takes what agents send and keeps it.
 //
-// It owns the goroutine that commits records, many requests in one commit, and
-// the bounds of what waits for it; the list of agents and what runs on them, in
+// It owns the goroutines that commit records, many requests in one commit, and
+// the bounds of what waits for them; the one of retention; the list of agents and what runs on them, in
 // memory; and the counts of the fleet. A request is answered when its records
 // are durable, and not before. Where there is no room it is turned away at once
 // with [httpapi.ErrBusy].
@@ -14,6 +14,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/tally"
 )
@@ -25,11 +26,29 @@ type Store interface {
 	Put(ctx context.Context, batch []store.Put) (store.PutResult, error)
 }
 
+// Keeper deletes what retention does not keep. Of several servers on one store
+// one does it: Lead waits until it is this one, and held is closed when it is
+// not any more.
+type Keeper interface {
+	Lead(ctx context.Context, name string) (held <-chan struct{}, release func(), err error)
+	Retain(ctx context.Context, r store.Retention) (store.Retained, error)
+}
+
 // Options are what New needs. Store and Tally must be set.
 type Options struct {
-	Store Store
-	Tally *tally.Table
-	Now   func() time.Time // nil: time.Now
+	Store      Store
+	Committers int // commits at once; 0 is 1
+	Tally      *tally.Table
+
+	Keeper     Keeper        // nil: everything is kept
+	KeepBuilds time.Duration // 0: for ever
+	KeepTotals time.Duration // 0: for ever
+	MaxBytes   int64         // 0: no bound
+
+	// Counted tells that a build is in the fleet's counters already: in one
+	// process with the agent that metered it. nil: none is.
+	Counted func(*cimeter.Record) bool
+	Now     func() time.Time // nil: time.Now
 	// Fault is called before each step of an ingest with its name; see the Step
 	// constants. For tests; nil in production.
 	Fault func(step string)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -189,6 +190,7 @@ const commitTime = 20 * time.Second
 // recent remembers the keys that were stored last, so that a record that is sent
 // again while others are new is known. It forgets the oldest; the store does not.
 type recent struct {
+	mu   sync.Mutex
 	seen map[[16]byte]struct{}
 	ring [][16]byte
 	at   int
@@ -198,6 +200,8 @@ type recent struct {
 func (r *recent) add(key string) bool {
 	sum := sha256.Sum256([]byte(key))
 	h := [16]byte(sum[:16])
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if _, ok := r.seen[h]; ok {
 		return true
 	}

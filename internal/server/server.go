@@ -19,7 +19,7 @@ type Server struct {
 	ingests chan *ingest
 	stopped chan struct{}
 	waiting atomic.Int64
-	recent  recent // of the committing goroutine
+	recent  recent
 
 	commits, commitSeconds, storeFailures, queued, busy *tally.Value
 	stored, duplicates, refused, expired                *tally.Value
@@ -63,8 +63,13 @@ func (s *Server) Run(ctx context.Context) error {
 	defer close(s.stopped)
 	var parts sync.WaitGroup
 	parts.Go(func() { s.watch(ctx) })
-	defer parts.Wait()
-	s.commit(ctx)
+	if s.o.Keeper != nil {
+		parts.Go(func() { s.retain(ctx) })
+	}
+	for range max(1, s.o.Committers) {
+		parts.Go(func() { s.commit(ctx) })
+	}
+	parts.Wait()
 	return nil
 }
 

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/server"
+	"github.com/cimeter/cimeter/internal/wire"
+)
+
+// upCmd is agent and server in one process.
+type upCmd struct {
+	serveFlags `embed:""`
+
+	Docker  string `env:"CIMETER_DOCKER,DOCKER_HOST" placeholder:"HOST" help:"Address of the Docker Engine; unix:///var/run/docker.sock where nothing is said."`
+	Machine string `env:"CIMETER_MACHINE" placeholder:"NAME" help:"Name of this machine; the host's name where nothing is said."`
+}
+
+// Help is the end of --help.
+func (c *upCmd) Help() string { return upHelp }
+
+// Run starts both. What the agent finishes goes through the same spool as to a
+// server elsewhere, without the network between.
+//
+//	kernel ──▶ agent ──▶ records, spool ──▶ ingest ──▶ store ──▶ API, pages
+//	engine ──▶   └─────▶ tally ──▶ /metrics   ▲
+//	                                other agents
+func (c *upCmd) Run(e *env) error {
+	over := c.overrides(e)
+	for _, f := range []struct{ path, value, flag string }{{"agent.docker.host", c.Docker, "--docker"}, {"machine", c.Machine, "--machine"}} {
+		if f.value != "" {
+			over = append(over, config.Override{Path: f.path, Value: f.value, Source: f.flag})
+		}
+	}
+	conf, err := config.Load(c.Config, over...)
+	if err != nil {
+		return err
+	}
+	if conf.Server.URL != "" {
+		return fmt.Errorf("server.url %s: up is its own server: want none, or \"cimeter agent\"", conf.Server.URL)
+	}
+	log, limit := e.logger(conf.Log)
+	defer func() { _ = limit.Flush(context.Background(), time.Now()) }()
+	ctx, stop := untilSignal()
+	defer stop()
+	limitMemory(conf)
+	counts := newTally(conf)
+	kept, err := c.openStore(ctx, conf)
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	role := newServer(conf, kept, counts, func(r *cimeter.Record) bool { return r.Machine == conf.Machine }, log)
+	m, err := openMetering(conf, counts, func(running func() []wire.Running) (*sending, error) {
+		queue, err := openSpool(conf)
+		if err != nil {
+			return nil, err
+		}
+		return newSending(conf, queue, here{role, queue.ID()}, func() {}, counts, running, log), nil
+	}, log)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	listener, err := net.Listen("tcp", conf.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	access, err := newAccess(conf.Access, listener.Addr(), counts)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	log.Info("listening", "address", listener.Addr().String())
+	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
+	ready := func() []string { return append(reasons(role.Ready()), m.ready()...) }
+	return together(ctx, role.Run, m.run, func(ctx context.Context) error {
+		return serve(ctx, newServerAPI(role, kept, counts, access, ready, log), listener, conf.WebConfigFile, log)
+	})
+}
+
+// here is the way to the server in the same process.
+type here struct {
+	role  *server.Server
+	agent string
+}
+
+// Address implements push.Server.
+func (h here) Address() string { return "this process" }
+
+// Records implements push.Server. A line that is no record is refused as a
+// server elsewhere would.
+func (h here) Records(ctx context.Context, lines [][]byte) ([]wire.Result, error) {
+	results := make([]wire.Result, len(lines))
+	var records []*cimeter.Record
+	var places []int
+	for i, line := range lines {
+		r, err := wire.DecodeRecord(line)
+		if err != nil {
+			results[i] = wire.Result{Status: wire.Refused, Reason: err.Error()}
+			h.role.Refused(1)
+			continue
+		}
+		records, places = append(records, r), append(places, i)
+	}
+	if len(records) == 0 {
+		return results, nil
+	}
+	stored, err := h.role.Put(ctx, h.agent, records)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range stored {
+		results[places[i]] = r
+	}
+	return results, nil
+}
+
+// Heartbeat implements push.Server.
+func (h here) Heartbeat(_ context.Context, beat wire.Heartbeat) error {
+	b, err := json.Marshal(beat)
+	if err != nil {
+		return err
+	}
+	beat, err = wire.DecodeHeartbeat(strings.NewReader(string(b)), "")
+	if err != nil {
+		return errors.Join(errors.New("own heartbeat"), err)
+	}
+	h.role.Heartbeat(beat)
+	return nil
+}
+
+const upHelp = `
+It is "cimeter agent" and "cimeter server" in one process: for one machine, or for the first of several. Other agents may push to it with a token of the role push.
+
+Examples:
+
+  cimeter up --listen 127.0.0.1:9808
+  cimeter up --config /etc/cimeter.yaml
+
+Exit codes: 0 after a signal; 1 when it could not start or go on; 2 for a wrong command line.
+
+Everything else is set in the configuration file: see docs/config.md.`
