@@ -95,7 +95,7 @@ func testRetainAge(t *testing.T, s Store) {
 }
 
 func testRetainSize(t *testing.T, s Store) {
-	m := &Maker{Random: maker(42, 0).Random, Span: 28 * 24 * time.Hour, Stages: 10, Steps: 100}
+	m := &Maker{Random: NewMaker(42, 0).Random, Span: 28 * 24 * time.Hour, Stages: 10, Steps: 100}
 	puts := m.Puts(0, 600)
 	put(t, s, puts)
 	before, err := s.Stats(t.Context())
@@ -162,7 +162,7 @@ func testLead(t *testing.T, s Store) {
 }
 
 func testReadWhileWriting(t *testing.T, s Store) {
-	puts := maker(43, 24*time.Hour).Puts(0, 400)
+	puts := NewMaker(43, 24*time.Hour).Puts(0, 400)
 	done := make(chan error, 1)
 	go func() {
 		var err error

@@ -16,10 +16,6 @@ import (
 	"github.com/cimeter/cimeter/internal/store"
 )
 
-func maker(seed uint64, span time.Duration) *Maker {
-	return &Maker{Random: rand.New(rand.NewPCG(seed, 1)), Span: span, Small: true}
-}
-
 // put puts records in batches and fails the test when one is not stored.
 func put(t testing.TB, s Store, puts []store.Put) {
 	t.Helper()
@@ -35,7 +31,7 @@ func put(t testing.TB, s Store, puts []store.Put) {
 
 func filled(t testing.TB, s Store, seed uint64, n int, span time.Duration) *model {
 	t.Helper()
-	m := &model{puts: maker(seed, span).Puts(0, n)}
+	m := &model{puts: NewMaker(seed, span).Puts(0, n)}
 	put(t, s, m.puts)
 	return m
 }
@@ -76,7 +72,7 @@ func testLossless(t *testing.T, s Store) {
 }
 
 func testOnce(t *testing.T, s Store) {
-	puts := maker(2, time.Hour).Puts(0, 10)
+	puts := NewMaker(2, time.Hour).Puts(0, 10)
 	put(t, s, puts)
 	changed := *puts[0].Record
 	changed.Result, changed.EndedAt = "other", changed.EndedAt.Add(-time.Minute)
@@ -85,7 +81,7 @@ func testOnce(t *testing.T, s Store) {
 	if want := (store.PutResult{Duplicates: 11}); err != nil || got != want {
 		t.Errorf("Put again = %+v, %v; want %+v", got, err, want)
 	}
-	p := maker(3, time.Hour).Put(50)
+	p := NewMaker(3, time.Hour).Put(50)
 	got, err = s.Put(t.Context(), []store.Put{p, p})
 	if want := (store.PutResult{Stored: 1, Duplicates: 1}); err != nil || got != want {
 		t.Errorf("Put of one twice = %+v, %v; want %+v", got, err, want)
@@ -111,7 +107,7 @@ func testOnce(t *testing.T, s Store) {
 }
 
 func testWholeBatch(t *testing.T, s Store) {
-	puts := maker(4, time.Hour).Puts(0, 5)
+	puts := NewMaker(4, time.Hour).Puts(0, 5)
 	bad := *puts[4].Record
 	bad.Usage.WallSeconds = math.Inf(1)
 	puts[4].Record = &bad
@@ -135,7 +131,7 @@ func testRefused(t *testing.T, s Store) {
 		"no receipt":      func(p *store.Put) { p.ReceivedAt = time.Time{} },
 		"too many stages": func(p *store.Put) { p.Record.Stages = make([]cimeter.Stage, store.MaxStages+1) },
 	} {
-		p := maker(5, time.Hour).Put(1)
+		p := NewMaker(5, time.Hour).Put(1)
 		change(&p)
 		if _, err := s.Put(t.Context(), []store.Put{p}); !errors.Is(err, cimeter.ErrInvalid) {
 			t.Errorf("%s: Put = %v; want an invalid record", name, err)
@@ -144,7 +140,7 @@ func testRefused(t *testing.T, s Store) {
 	if _, err := s.Put(t.Context(), make([]store.Put, store.MaxBatch+1)); !errors.Is(err, cimeter.ErrInvalid) {
 		t.Error("a batch over the bound was taken")
 	}
-	p := maker(6, time.Hour).Put(1)
+	p := NewMaker(6, time.Hour).Put(1)
 	p.Record.Key = strings.Repeat("k", store.MaxKeyBytes)
 	p.Record.Usage.NetworkBytes = &cimeter.ReceiveTransmit[uint64]{Receive: math.MaxUint64, Transmit: math.MaxUint64}
 	p.Record.Usage.WallSeconds = math.MaxFloat64
@@ -158,7 +154,7 @@ func testRefused(t *testing.T, s Store) {
 // some twice, as agents do that send again.
 func testReordered(t *testing.T, s Store) {
 	const senders = 4
-	m := &model{puts: maker(7, 48*time.Hour).Puts(0, 300)}
+	m := &model{puts: NewMaker(7, 48*time.Hour).Puts(0, 300)}
 	var stored, duplicates [senders]int
 	var wg sync.WaitGroup
 	for i := range senders {
@@ -219,7 +215,7 @@ func testHostileNames(t *testing.T, s Store) {
 	names := []string{`'; DROP TABLE builds; --`, `100%`, `a_b`, `a\b`, `"quoted"`, "<script>alert(1)</script>", "\u202etxt", "ünïcödé", "a?b$1", strings.Repeat("long", 300), "nul\x00nul", "bad\xffutf8", ""}
 	var puts []store.Put
 	for i, name := range names {
-		p := maker(8, time.Hour).Put(i)
+		p := NewMaker(8, time.Hour).Put(i)
 		p.Record.Project, p.Record.Name, p.Record.Ref, p.Record.Machine, p.Record.Runner = name, name, name, name, cimeter.Runner{Name: name}
 		p.Record.Stages[0].Name = name
 		p.Record.Verdicts = []cimeter.Verdict{{Kind: name}}
@@ -252,7 +248,7 @@ func testHostileNames(t *testing.T, s Store) {
 
 func testFuture(t *testing.T, s Store) {
 	m := filled(t, s, 9, 20, time.Hour)
-	p := maker(10, time.Hour).Put(100)
+	p := NewMaker(10, time.Hour).Put(100)
 	p.Record.EndedAt = Base.AddDate(10, 0, 0)
 	p.ReceivedAt = Base.AddDate(0, 0, -1)
 	put(t, s, []store.Put{p})

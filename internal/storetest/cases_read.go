@@ -12,7 +12,8 @@ import (
 	"github.com/cimeter/cimeter/internal/store"
 )
 
-var allSorts = []store.Sort{store.SortEnded, store.SortCPU, store.SortMemory, store.SortWall, store.SortIO, store.SortNet, store.SortQueue}
+// Sorts are all sorts.
+var Sorts = []store.Sort{store.SortEnded, store.SortCPU, store.SortMemory, store.SortWall, store.SortIO, store.SortNet, store.SortQueue}
 
 // Filters are filters of every kind that pages ask with, over the records of a
 // small Maker.
@@ -26,7 +27,8 @@ var Filters = []string{
 	"project:group-0/app-1 -job:build", "job:build machine:ci-0 result:success", "stage:test job:test", `project:"group-0/app-0" cpu>10s since:2026-11-29`,
 }
 
-func parse(t testing.TB, text string) filter.Filter {
+// Parse reads a filter as of Base.
+func Parse(t testing.TB, text string) filter.Filter {
 	t.Helper()
 	f, err := filter.Parse(text)
 	if err != nil {
@@ -65,8 +67,8 @@ func testList(t *testing.T, s Store) {
 		of[p.Record.Key] = p
 	}
 	for i, text := range Filters {
-		f := parse(t, text)
-		for j, sort := range allSorts {
+		f := Parse(t, text)
+		for j, sort := range Sorts {
 			if (i+j)%3 == 0 {
 				continue
 			}
@@ -94,10 +96,10 @@ func testList(t *testing.T, s Store) {
 
 func testPages(t *testing.T, s Store) {
 	// Many ends at one instant: the place within them must be kept.
-	m := maker(21, 40*time.Millisecond)
+	m := NewMaker(21, 40*time.Millisecond)
 	puts := m.Puts(0, 200)
 	put(t, s, puts)
-	for _, sort := range allSorts {
+	for _, sort := range Sorts {
 		for _, limit := range []int{1, 7, 200, 201} {
 			if limit == 1 && sort != store.SortEnded && sort != store.SortNet {
 				continue
@@ -241,7 +243,7 @@ func testNames(t *testing.T, s Store) {
 
 func testEach(t *testing.T, s Store) {
 	m := filled(t, s, 25, 250, 24*time.Hour)
-	f := parse(t, "job:build")
+	f := Parse(t, "job:build")
 	want := m.find(f, store.SortEnded, true)
 	n := 0
 	err := s.Each(t.Context(), f, true, func(r *cimeter.Record) error {

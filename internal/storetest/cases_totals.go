@@ -57,7 +57,7 @@ func near(got, want store.Totals) bool {
 func testSum(t *testing.T, s Store) {
 	m := filled(t, s, 30, 300, 72*time.Hour)
 	for _, text := range Filters {
-		f := parse(t, text)
+		f := Parse(t, text)
 		found := m.find(f, store.SortEnded, false)
 		var want store.Totals
 		var walls []float64

@@ -26,6 +26,11 @@ type Maker struct {
 
 var stageNames = []string{"prepare", "get_sources", "restore_cache", "step_script", "after_script", "archive_cache", "upload_artifacts", "postgres", "lint", "test"}
 
+// NewMaker makes a Maker of few names whose records are the same for a seed.
+func NewMaker(seed uint64, span time.Duration) *Maker {
+	return &Maker{Random: rand.New(rand.NewPCG(seed, 1)), Span: span, Small: true}
+}
+
 // Record makes record n.
 func (m *Maker) Record(n int) *cimeter.Record {
 	r := m.Random

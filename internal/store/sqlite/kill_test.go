@@ -1,0 +1,224 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/store/sqlite"
+	"github.com/cimeter/cimeter/internal/storetest"
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv("STORE_CHILD"); path != "" {
+		child(path)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const childBatch = 3
+
+// child writes batches and tells each that is acknowledged, until it kills
+// itself before the statement that it is told.
+func child(path string) {
+	die, _ := strconv.Atoi(os.Getenv("STORE_CHILD_DIES"))
+	first, _ := strconv.Atoi(os.Getenv("STORE_CHILD_FIRST"))
+	fault := func(n int) {
+		if n == die {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+	}
+	ctx := context.Background()
+	s, err := sqlite.OpenFault(ctx, sqlite.Options{Path: path}, fault)
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	keep := os.Getenv("STORE_CHILD_RETAINS") != ""
+	for n := first; n < first+300; n += childBatch {
+		puts := childPuts(n)
+		got, err := s.Put(ctx, puts)
+		if err == nil && keep && n%30 == 0 {
+			_, err = s.Retain(ctx, store.Retention{KeepFrom: storetest.Base.AddDate(0, 0, -14)})
+		}
+		if err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		if got.Stored != childBatch {
+			continue // sent again after a kill
+		}
+		fmt.Println("ack", n)
+	}
+}
+
+// childPuts is a batch that any process makes alike.
+func childPuts(n int) []store.Put {
+	puts := storetest.NewMaker(uint64(n), 28*24*time.Hour).Puts(n, childBatch)
+	return puts
+}
+
+// runChild runs a child until it ends and returns the batches acknowledged.
+func runChild(t *testing.T, path string, env ...string) (acknowledged []int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), append(env, "STORE_CHILD="+path)...)
+	out, _ := cmd.StdoutPipe()
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for sc := bufio.NewScanner(out); sc.Scan(); {
+		if number, ok := strings.CutPrefix(sc.Text(), "ack "); ok {
+			n, _ := strconv.Atoi(number)
+			acknowledged = append(acknowledged, n)
+		} else {
+			t.Errorf("child: %s", sc.Text())
+		}
+	}
+	cmd.Wait()
+	return acknowledged
+}
+
+// rounds is how often a process is killed; STORE_ROUNDS asks for more.
+func rounds(t *testing.T, n int) int {
+	if v, err := strconv.Atoi(os.Getenv("STORE_ROUNDS")); err == nil {
+		return v
+	}
+	if testing.Short() {
+		return n / 5
+	}
+	return n
+}
+
+// TestKill kills a writing process at random statements: what it acknowledged
+// is there once, a batch is there whole or not at all.
+func TestKill(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if v, err := strconv.ParseUint(os.Getenv("STORE_SEED"), 10, 64); err == nil {
+		seed = v
+	}
+	t.Logf("STORE_SEED=%d plays this again", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	path := filepath.Join(t.TempDir(), "builds.sqlite")
+	acknowledged := map[int]bool{}
+	first := 0
+	for round := range rounds(t, 40) {
+		for _, n := range runChild(t, path, "STORE_CHILD_FIRST="+strconv.Itoa(first), "STORE_CHILD_DIES="+strconv.Itoa(1+random.IntN(400))) {
+			acknowledged[n] = true
+			first = n
+		}
+		s := openAt(t, path)
+		if round > 0 && !s.Unclean() {
+			t.Error("a killed process left a clean store")
+		}
+		there := map[string]int{}
+		if err := s.Each(t.Context(), nil, true, func(r *cimeter.Record) error { there[r.Key]++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		m := 0
+		for n := 0; n <= first+childBatch; n += childBatch {
+			stored := 0
+			for _, p := range childPuts(n) {
+				stored += there[p.Record.Key]
+			}
+			if stored != 0 && stored != childBatch || acknowledged[n] && stored == 0 {
+				t.Fatalf("round %d: %d of batch %d are there, acknowledged %t", round, stored, n, acknowledged[n])
+			}
+			m += stored
+		}
+		g, err := s.Groups(t.Context(), store.GroupQuery{By: store.ByProject, From: storetest.Base.AddDate(0, 0, -40), To: storetest.Base, Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0
+		for _, x := range g.Groups {
+			sum += int(x.Builds)
+		}
+		st, err := s.Stats(t.Context())
+		if err != nil || m != len(there) || sum != m || int(st.Builds) != m {
+			t.Fatalf("round %d: %d builds, %d of the batches, rollups of %d, figures of %d, %v", round, len(there), m, sum, st.Builds, err)
+		}
+		// Without Close: the next child finds what a kill leaves. The lock ends
+		// with the file.
+		if err := s.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Abandon(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d batches acknowledged", len(acknowledged))
+}
+
+// TestKill_migration kills the process before each statement of the migrations.
+func TestKill_migration(t *testing.T) {
+	for n := 1; ; n++ {
+		path := filepath.Join(t.TempDir(), "builds.sqlite")
+		acknowledged := runChild(t, path, "STORE_CHILD_DIES="+strconv.Itoa(n))
+		if n == 1 && len(acknowledged) > 0 {
+			t.Fatal("the child was not killed")
+		}
+		s := openAt(t, path)
+		put(t, s, 5)
+		if err := s.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if len(acknowledged) > 0 {
+			t.Logf("killed before each of %d statements", n)
+			if n < 20 {
+				t.Error("there are more statements than that")
+			}
+			return
+		}
+	}
+}
+
+// TestKill_retention kills the process while it deletes: nothing young goes.
+func TestKill_retention(t *testing.T) {
+	cut := storetest.Base.AddDate(0, 0, -14)
+	random := rand.New(rand.NewPCG(7, 0))
+	path := filepath.Join(t.TempDir(), "builds.sqlite")
+	var young []string
+	first := 0
+	for range rounds(t, 20) {
+		for _, n := range runChild(t, path, "STORE_CHILD_FIRST="+strconv.Itoa(first), "STORE_CHILD_DIES="+strconv.Itoa(100+random.IntN(400)), "STORE_CHILD_RETAINS=1") {
+			for _, p := range childPuts(n) {
+				if !p.Record.EndedAt.Before(cut) {
+					young = append(young, p.Record.Key)
+				}
+			}
+			first = n + childBatch
+		}
+		s := openAt(t, path)
+		for _, key := range young {
+			if _, err := s.Get(t.Context(), key); err != nil {
+				t.Fatalf("a young build is gone: %v", err)
+			}
+		}
+		st, err := s.Stats(t.Context())
+		n := 0
+		if err := s.Each(t.Context(), nil, false, func(*cimeter.Record) error { n++; return nil }); err != nil || int(st.Builds) != n {
+			t.Fatalf("%d builds, figures say %d, %v", n, st.Builds, err)
+		}
+		if err = s.Abandon(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(young) < 20 {
+		t.Errorf("%d young builds", len(young))
+	}
+}

@@ -1,0 +1,100 @@
+package sqlite_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/store/sqlite"
+	"github.com/cimeter/cimeter/internal/storetest"
+)
+
+// explained runs each statement and asks for its plan.
+type explained struct {
+	store.Queryer
+	t          *testing.T
+	statements int
+}
+
+func (q *explained) Query(ctx context.Context, text string, args []any, row func(scan func(dest ...any) error) error) error {
+	q.statements++
+	err := q.Queryer.Query(ctx, "EXPLAIN QUERY PLAN "+text, args, func(scan func(dest ...any) error) error {
+		var id, parent, unused int
+		var step string
+		if err := scan(&id, &parent, &unused, &step); err != nil {
+			return err
+		}
+		// SCAN walks a whole table or index. Along an index it stops at its LIMIT,
+		// but only when nothing is sorted behind it.
+		if strings.HasPrefix(step, "SCAN") && !strings.HasPrefix(step, "SCAN b USING") && step != "SCAN b" && step != "SCAN counted" && step != "SCAN CONSTANT ROW" && !strings.HasPrefix(step, "SCAN (subquery") {
+			q.t.Errorf("%s\nfull scan: %s", text, step)
+		}
+		if step == "SCAN b" && !strings.Contains(text, "(SELECT b.* FROM") {
+			q.t.Errorf("%s\nfull scan: %s", text, step)
+		}
+		if strings.HasPrefix(step, "SCAN b USING") && !strings.Contains(text, "LIMIT") {
+			q.t.Errorf("%s\nfull scan without a bound: %s", text, step)
+		}
+		if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") && strings.Contains(text, "(SELECT b.* FROM") {
+			q.t.Errorf("%s\na walk is sorted: %s", text, step)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return q.Queryer.Query(ctx, text, args, row)
+}
+
+func TestPlans(t *testing.T) {
+	s := open(t).(*sqlite.Store)
+	put(t, s, 60)
+	q := &explained{Queryer: s.Queryer(), t: t}
+	now := storetest.Base
+	for _, text := range storetest.Filters {
+		f := storetest.Parse(t, text)
+		for _, sort := range storetest.Sorts {
+			for _, examine := range []int{0, 2} { // 2: all are walks
+				query := store.Query{Filter: f, Sort: sort, Limit: 5, Examine: examine}
+				page, err := store.List(t.Context(), q, query)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if query.Cursor = page.Next; page.Next != "" {
+					if _, err := store.List(t.Context(), q, query); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if _, err := store.SumUp(t.Context(), q, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, by := range []store.By{store.ByProject, store.ByJob, store.ByStage, store.ByMachine, store.ByMachineJob, store.ByRunner} {
+		for _, days := range []int{1, 90} {
+			if _, err := store.GroupTotals(t.Context(), q, store.GroupQuery{By: by, Project: "p", Machine: "m", From: now.AddDate(0, 0, -days), To: now}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, b := range []store.BucketQuery{{}, {Project: "p"}, {Project: "p", Name: "n"}, {Machine: "m"}, {Runner: "r"}} {
+		b.From, b.To, b.Bucket = now.AddDate(0, 0, -1), now, time.Hour
+		if _, err := store.BucketTotals(t.Context(), q, b); err != nil {
+			t.Fatal(err)
+		}
+		b.From, b.Bucket = now.AddDate(0, 0, -90), 24*time.Hour
+		if _, err := store.BucketTotals(t.Context(), q, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.ListNames(t.Context(), q, "project", "app", 10); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d plans", q.statements)
+	if q.statements < 500 {
+		t.Errorf("%d statements were looked at", q.statements)
+	}
+}
