@@ -223,7 +223,7 @@ func (v *buildView) head(r *cimeter.Record, now time.Time) {
 	}
 	text("event", r.Event)
 	if r.Attempt > 1 {
-		v.Facts = append(v.Facts, fact{Label: "attempt", Link: link{strconv.Itoa(r.Attempt), href("/builds", "project", r.Project, "job", r.Name, "sha", r.SHA, "t", "all"), "all attempts"}})
+		v.Facts = append(v.Facts, fact{Label: "attempt", Link: link{strconv.Itoa(r.Attempt), href("/builds", "project", r.Project, "job", r.Name, "pipeline", r.Pipeline, "t", "all"), "all attempts"}})
 	}
 	if r.Machine != "" {
 		v.Facts = append(v.Facts, fact{Label: "machine", Link: link{display.Fit(r.Machine, 40, "…"), href("/machine", "name", r.Machine), title(r.Machine)}})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/filter"
 )
 
 // pageRows is how many builds a page lists.
@@ -28,6 +29,7 @@ type buildsView struct {
 	S        selection
 	Chips    []chip
 	Ranges   []choice
+	Wrong    *wrong
 	Problem  string
 	Count    string
 	Totals   []figure
@@ -118,17 +120,18 @@ func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 	v := buildsView{page: p.page(r, "Builds", "builds"), S: selectionOf(r, now, "24h")}
 	v.Search = v.S.Q
 	v.Chips, v.Ranges = v.S.chips("/builds"), v.S.rangeChoices("/builds")
-	q := Query{Filter: v.S.Filter, Sort: SortStarted, Limit: pageRows, Totals: true, Cursor: v.S.values.Get("cursor")}
+	q := Query{Filter: v.S.Filter, Sort: SortEnded, Limit: pageRows, Sums: true, Cursor: v.S.values.Get("cursor")}
 	if s := v.S.values.Get("sort"); s != "" {
 		key, descending := strings.CutPrefix(s, "-")
 		q.Sort, q.Ascending = Sort(key), !descending
-		if !slices.Contains([]Sort{SortStarted, SortQueue, SortWall, SortCPU, SortMemory, SortDisk, SortNet}, q.Sort) {
-			q.Sort, q.Ascending = SortStarted, false
-			v.Problem = "sort: want started, queue, wall, cpu, mem, disk or net, with - before it for the largest first"
+		if !slices.Contains(sorts, q.Sort) {
+			q.Sort, q.Ascending = SortEnded, false
+			v.Problem = "sort: want ended, queue, wall, cpu, mem, io or net, with - before it for the largest first"
 		}
 	}
 	if v.S.err != nil {
-		v.Problem = display.Fit(strings.TrimSuffix(v.S.err.Error(), ": "+cimeter.ErrInvalid.Error()), 300, "…")
+		w2 := v.S.wrong()
+		v.Wrong = &w2
 		return p.render(w, r, http.StatusBadRequest, "builds", v)
 	}
 	page, err := p.o.Source.Builds(r.Context(), q)
@@ -151,14 +154,13 @@ func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 	}
 	v.CSV, v.NDJSON = v.S.url("/api/v1/builds", "format", "csv"), v.S.url("/api/v1/builds", "format", "ndjson")
 	v.Count = fmt.Sprintf("%d builds", len(v.Rows))
-	if t := page.Totals; t != nil {
-		v.Totals = totals(t)
-		v.Count = thousands(float64(t.Builds)) + " builds"
-		if t.Builds == 1 {
-			v.Count = "1 build"
+	if t := page.Sums; t != nil {
+		v.Totals, v.Count = totals(t), builds(t.Builds)
+		if t.Partial {
+			v.Count = "more than " + v.Count
 		}
 	}
-	if len(v.Rows) == 0 {
+	if len(v.Rows) == 0 && page.Next == "" {
 		if err := p.hidden(r, &v, q); err != nil {
 			return err
 		}
@@ -166,52 +168,55 @@ func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 	return p.render(w, r, http.StatusOK, "builds", v)
 }
 
+func builds(n int64) string {
+	if n == 1 {
+		return "1 build"
+	}
+	return thousands(float64(n)) + " builds"
+}
+
 // hidden tells what hides every build: the time, or the filter.
 func (p *Pages) hidden(r *http.Request, v *buildsView, q Query) error {
-	count := func(f Filter) (int, error) {
-		page, err := p.o.Source.Builds(r.Context(), Query{Filter: f, Sort: SortStarted, Limit: 1, Totals: true})
-		if err != nil || page.Totals == nil {
-			return len(page.Rows), err
+	isTime := func(t filter.Term) bool { return t.Field == filter.Since || t.Field == filter.Before }
+	without := func(drop func(filter.Term) bool) (int64, error) {
+		f := slices.DeleteFunc(slices.Clone(q.Filter), drop)
+		if len(f) == len(q.Filter) {
+			return 0, nil
 		}
-		return page.Totals.Builds, nil
+		page, err := p.o.Source.Builds(r.Context(), Query{Filter: f, Sort: SortEnded, Limit: 1, Sums: true})
+		if err != nil || page.Sums == nil {
+			return int64(len(page.Rows)), err
+		}
+		return page.Sums.Builds, nil
 	}
-	builds := func(n int) string {
-		if n == 1 {
-			return "1 build"
-		}
-		return thousands(float64(n)) + " builds"
+	n, err := without(func(t filter.Term) bool { return !isTime(t) })
+	if err != nil {
+		return err
 	}
-	if len(q.Terms) > 0 {
-		n, err := count(Filter{From: q.From, To: q.To})
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			v.Hidden = append(v.Hidden, link{Text: builds(n) + " without the filter", URL: href("/builds", "t", v.S.Range, "from", v.S.From, "to", v.S.To)})
-		}
+	if n > 0 {
+		v.Hidden = append(v.Hidden, link{Text: builds(n) + " without the filter", URL: href("/builds", "t", v.S.Range, "from", v.S.From, "to", v.S.To)})
 	}
-	if !q.From.IsZero() || !q.To.IsZero() {
-		n, err := count(Filter{Terms: q.Terms})
-		if err != nil {
-			return err
-		}
-		if n > 0 {
-			v.Hidden = append(v.Hidden, link{Text: builds(n) + " at any time", URL: v.S.url("/builds", "t", "all", "from", "", "to", "")})
-		}
+	if n, err = without(isTime); err != nil {
+		return err
+	}
+	if n > 0 {
+		q := slices.DeleteFunc(slices.Clone(v.S.terms), isTime).String()
+		v.Hidden = append(v.Hidden, link{Text: builds(n) + " at any time", URL: v.S.url("/builds", "t", "all", "from", "", "to", "", "q", q)})
 	}
 	return nil
 }
 
-func totals(t *Totals) []figure {
-	optional := func(o opt, f func(float64) string) string {
-		if !o.Known {
-			return dash
-		}
-		return f(o.Value)
+func optional(o opt, f func(float64) string) string {
+	if !o.Known {
+		return dash
 	}
+	return f(o.Value)
+}
+
+func totals(t *Sums) []figure {
 	return []figure{
 		{"CPU", cpuTime(t.CPUSeconds), "CPU time of all builds of this filter"},
-		{"moved", amount(t.Bytes), "disk and network, both directions"},
+		{"moved", amount(float64(t.IOBytes) + float64(t.NetworkBytes)), "disk and network, both directions"},
 		{"median time", optional(t.WallP50, seconds), "half of the builds took less"},
 		{"95 % within", optional(t.WallP95, seconds), "95 of 100 builds took less"},
 	}
@@ -244,7 +249,7 @@ func (c listColumns) headings(s *selection, q Query) []heading {
 		}
 		return h
 	}
-	started := sortable("started", "", "when it began", SortStarted)
+	started := sortable("started", "", "when it began; sorted by when it ended", SortEnded)
 	started.Class = ""
 	return []heading{
 		{Label: "result", Class: "result"}, {Label: "build"}, {Label: "ref"}, {Label: "machine"}, started,

@@ -45,12 +45,10 @@ func (p *Pages) peers(ctx context.Context, r *cimeter.Record, running bool, v *b
 	this.Running = running
 	var rows []Row
 	if r.Project != "" && r.Name != "" {
-		f := Filter{To: r.StartedAt.Add(time.Nanosecond)}.With(FieldProject, r.Project).With(FieldJob, r.Name)
-		page, err := p.o.Source.Builds(ctx, Query{Filter: f, Sort: SortStarted, Limit: peerCount + 1})
-		if err != nil {
+		var err error
+		if rows, err = p.o.Source.History(ctx, HistoryQuery{Project: r.Project, Name: r.Name, Before: r.EndedAt, Limit: peerCount + 1}); err != nil {
 			return err
 		}
-		rows = page.Rows
 	}
 	before := make([]Row, 0, len(rows))
 	for _, row := range rows {

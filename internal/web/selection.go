@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,28 +10,32 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/filter"
 )
 
 // ranges are the times that lists offer, with how long each is.
 var ranges = []struct {
-	name  string
-	words string
-	days  float64
-}{{"1h", "1 hour", 1. / 24}, {"24h", "24 hours", 1}, {"7d", "7 days", 7}, {"30d", "30 days", 30}, {"90d", "90 days", 90}, {"all", "all", 0}}
+	name, words string
+	length      time.Duration // 0: all
+}{
+	{"1h", "the last hour", time.Hour}, {"24h", "the last 24 hours", 24 * time.Hour}, {"7d", "the last 7 days", 7 * 24 * time.Hour},
+	{"30d", "the last 30 days", 30 * 24 * time.Hour}, {"90d", "the last 90 days", 90 * 24 * time.Hour}, {"all", "all that is kept", 0},
+}
 
 // parameters are the query parameters that stand for terms of a filter: names
 // in links are given so, that they need no quotes.
-var parameters = []string{"project", "ref", "sha", "job", "stage", "runner", "machine", "result", "verdict", "ci", "server"}
+var parameters = []filter.Field{filter.Project, filter.Ref, filter.Job, filter.Stage, filter.Runner, filter.Machine, filter.Result, filter.Verdict, filter.CI, filter.Pipeline}
 
 // selection is the filter of a list's URL.
 type selection struct {
-	Filter Filter
+	Filter filter.Filter // with absolute times
 	Q      string
-	Words  []Word
-	Range  string // of ranges, or "" with From and To, or "" with since: in Q
+	Range  string // of ranges, or "" with From and To, or with a time in Q
 	From   string
 	To     string
-	exact  [][2]string // parameter and value
+	terms  filter.Filter // of Q
+	exact  filter.Filter // of parameters
 	values url.Values
 	err    error // why Q, or a parameter, is not understood
 }
@@ -39,64 +44,90 @@ type selection struct {
 func selectionOf(r *http.Request, now time.Time, byDefault string) selection {
 	s := selection{values: r.URL.Query()}
 	s.Q = strings.TrimSpace(s.values.Get("q"))
-	s.Filter, s.Words, s.err = ParseFilter(s.Q, now)
+	s.terms, s.err = filter.Parse(s.Q)
 	for _, key := range parameters {
-		for _, v := range s.values[key] {
-			if len(s.Filter.Terms) < maxTerms && len(v) <= maxFilter {
-				s.Filter = s.Filter.With(textFields[key], v)
-				s.exact = append(s.exact, [2]string{key, v})
+		for _, v := range s.values[string(key)] {
+			if v != "" && len(v) <= filter.MaxBytes && len(s.exact)+len(s.terms) < filter.MaxTerms-2 {
+				s.exact = append(s.exact, filter.Is(key, v))
 			}
 		}
 	}
+	s.Filter = append(s.terms.Resolve(now), s.exact...)
 	s.Range, s.From, s.To = s.values.Get("t"), s.values.Get("from"), s.values.Get("to")
 	bad := func(key, want string) {
 		if s.err == nil {
-			s.err = fmt.Errorf("%s: %s: %w", key, want, cimeter.ErrInvalid)
+			s.err = fmt.Errorf("%s: want %s: %w", key, want, cimeter.ErrInvalid)
 		}
 	}
-	if s.From != "" || s.To != "" {
+	timed := slices.ContainsFunc(s.terms, func(t filter.Term) bool { return t.Field == filter.Since || t.Field == filter.Before })
+	switch {
+	case s.From != "" || s.To != "":
 		s.Range = ""
 		for _, b := range []struct {
 			key, value string
-			to         *time.Time
-		}{{"from", s.From, &s.Filter.From}, {"to", s.To, &s.Filter.To}} {
+			field      filter.Field
+		}{{"from", s.From, filter.Since}, {"to", s.To, filter.Before}} {
 			if b.value == "" {
 				continue
 			}
-			t, ok := parseTime(b.value, now)
+			t, ok := parseTime(b.value)
 			if !ok {
-				bad(b.key, "want a date such as 2026-11-30 or a time such as 2026-11-30T14:00")
+				bad(b.key, "a date such as 2026-11-30 or a time such as 2026-11-30T14:00")
 				continue
 			}
-			*b.to = t
+			s.Filter = append(s.Filter, filter.Term{Field: b.field, Op: filter.Eq, At: t})
 		}
-		return s
-	}
-	if s.Range == "" && s.Filter.From.IsZero() && s.Filter.To.IsZero() {
-		s.Range = byDefault
-	}
-	for _, rg := range ranges {
-		if rg.name == s.Range && rg.days > 0 && s.Filter.From.IsZero() {
-			s.Filter.From = now.Add(-time.Duration(rg.days * 24 * float64(time.Hour))).Truncate(time.Second)
+	case s.Range == "" && timed:
+	default:
+		if s.Range == "" {
+			s.Range = byDefault
 		}
-	}
-	if s.Range != "" && !slices.ContainsFunc(ranges, func(r struct {
-		name, words string
-		days        float64
-	}) bool {
-		return r.name == s.Range
-	}) {
-		bad("t", "want 1h, 24h, 7d, 30d, 90d or all")
+		found := false
+		for _, rg := range ranges {
+			if rg.name == s.Range {
+				found = true
+				if rg.length > 0 {
+					s.Filter = append(s.Filter, filter.Term{Field: filter.Since, Op: filter.Eq, At: now.Add(-rg.length).UTC()})
+				}
+			}
+		}
+		if !found {
+			bad("t", "1h, 24h, 7d, 30d, 90d or all")
+		}
 	}
 	return s
+}
+
+// parseTime reads a date or a time of UTC.
+func parseTime(s string) (time.Time, bool) {
+	for _, form := range []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
+		if t, err := time.Parse(form, s); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// span is the time that the selection covers; from is zero for all.
+func (s *selection) span(now time.Time) (from, to time.Time) {
+	to = now
+	for _, t := range s.Filter {
+		switch t.Field {
+		case filter.Since:
+			from = t.At
+		case filter.Before:
+			to = t.At
+		}
+	}
+	return from, to
 }
 
 // url is the list's URL with some parameters changed ("" takes one away); the
 // cursor is always left behind.
 func (s *selection) url(path string, pairs ...string) string {
 	v := url.Values{}
-	for _, key := range slices.Concat(parameters, []string{"q", "t", "from", "to", "sort"}) {
-		if x := s.values[key]; len(x) > 0 && x[0] != "" {
+	for key, x := range s.values {
+		if key != "cursor" && len(x) > 0 && x[0] != "" {
 			v[key] = x
 		}
 	}
@@ -111,29 +142,31 @@ func (s *selection) url(path string, pairs ...string) string {
 	return path + "?" + v.Encode()
 }
 
-// without is the URL without the i-th word of the filter.
-func (s *selection) without(path string, i int) string {
-	var rest []string
-	for j, w := range s.Words {
-		if j != i {
-			rest = append(rest, w.Source)
-		}
-	}
-	return s.url(path, "q", strings.Join(rest, " "))
-}
-
 // chip is a term of the filter with the link that drops it.
-type chip struct{ Text, Invalid, Remove string }
+type chip struct{ Text, Remove string }
 
 func (s *selection) chips(path string) []chip {
 	var cs []chip
-	for _, e := range s.exact {
-		cs = append(cs, chip{Text: e[0] + ": " + name(e[1]), Remove: s.url(path, e[0], "")})
+	for _, t := range s.exact {
+		cs = append(cs, chip{Text: string(t.Field) + ": " + name(t.Text), Remove: s.url(path, string(t.Field), "")})
 	}
-	for i, w := range s.Words {
-		cs = append(cs, chip{Text: name(w.Source), Invalid: w.Invalid, Remove: s.without(path, i)})
+	for i, t := range s.terms {
+		cs = append(cs, chip{Text: name(t.String()), Remove: s.url(path, "q", slices.Delete(slices.Clone(s.terms), i, i+1).String())})
 	}
 	return cs
+}
+
+// wrong is a filter that is not understood: its text with the bad part apart,
+// and what was wanted.
+type wrong struct{ Before, Bad, After, Want string }
+
+func (s *selection) wrong() wrong {
+	var e *filter.Error
+	if !errors.As(s.err, &e) {
+		return wrong{Want: display.Fit(strings.TrimSuffix(s.err.Error(), ": "+cimeter.ErrInvalid.Error()), 300, "…")}
+	}
+	start, end := min(e.Start, len(s.Q)), min(e.End, len(s.Q))
+	return wrong{name(s.Q[:start]), name(s.Q[start:end]), name(s.Q[end:]), display.Fit("want "+e.Want, 300, "…")}
 }
 
 // choice is one of several links of which one is taken.
@@ -145,7 +178,7 @@ type choice struct {
 func (s *selection) rangeChoices(path string) []choice {
 	var cs []choice
 	for _, rg := range ranges {
-		cs = append(cs, choice{link{rg.name, s.url(path, "t", rg.name, "from", "", "to", ""), "the last " + rg.words}, rg.name == s.Range})
+		cs = append(cs, choice{link{rg.name, s.url(path, "t", rg.name, "from", "", "to", ""), rg.words}, rg.name == s.Range})
 	}
 	return cs
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/filter"
 )
 
 // Source is what the pages of builds read. Its methods are called by many
@@ -18,9 +19,18 @@ type Source interface {
 	// Build returns the record of a build, and whether it still runs: then the
 	// record is its account so far and EndedAt the time of it.
 	Build(ctx context.Context, key string) (r *cimeter.Record, running bool, err error)
-	// Groups adds the builds that q selects up by what it asks, most CPU time
-	// first (a time: oldest first). No builds make no group.
+	// History returns the last builds of one job, newest first.
+	History(ctx context.Context, q HistoryQuery) ([]Row, error)
+}
+
+// Totals is what the pages of projects, jobs, machines and runners read beside
+// a Source; the same holds for it.
+type Totals interface {
+	// Groups adds up the builds that q selects, most CPU time first.
 	Groups(ctx context.Context, q GroupQuery) ([]Group, error)
+	// Buckets adds them up over time, oldest first; a bucket without builds may
+	// be left out.
+	Buckets(ctx context.Context, q BucketQuery) ([]Bucket, error)
 }
 
 // Fleet is what the agents' heartbeats tell.
@@ -30,44 +40,112 @@ type Fleet interface {
 	Machines(ctx context.Context) (machines []Machine, gone int, err error)
 }
 
-// Query asks for builds.
+// Query asks for builds. The times of its filter are absolute.
 type Query struct {
-	Filter
+	Filter    filter.Filter
 	Sort      Sort
 	Ascending bool
 	Cursor    string // of the page before; "" for the first
 	Limit     int    // rows in a page
-	Totals    bool   // the totals of the whole filter are wanted too
+	Sums      bool   // the sums of the whole filter are wanted too
 }
 
-// Sort is the column that builds are sorted by. What does not know it comes last.
+// Sort is the column that builds are sorted by. What does not know it comes
+// last, or first when ascending.
 type Sort string
 
 // The columns to sort by.
 const (
-	SortStarted Sort = "started"
-	SortQueue   Sort = "queue"
-	SortWall    Sort = "wall"
-	SortCPU     Sort = "cpu"
-	SortMemory  Sort = "mem"
-	SortDisk    Sort = "disk"
-	SortNet     Sort = "net"
+	SortEnded  Sort = "ended"
+	SortQueue  Sort = "queue"
+	SortWall   Sort = "wall"
+	SortCPU    Sort = "cpu"
+	SortMemory Sort = "mem"
+	SortDisk   Sort = "io"
+	SortNet    Sort = "net"
 )
 
-// Page is a page of builds.
+// sorts are all of them.
+var sorts = []Sort{SortEnded, SortQueue, SortWall, SortCPU, SortMemory, SortDisk, SortNet}
+
+// Page is a page of builds. It may hold fewer rows than asked, even none,
+// though there is a next.
 type Page struct {
-	Rows   []Row
-	Next   string  // cursor of the next page, "" at the end
-	Totals *Totals // nil when not asked for, or not known
+	Rows []Row
+	Next string // cursor of the next page, "" at the end
+	Sums *Sums  // nil when not asked for
 }
 
-// Totals are of all builds of a filter.
-type Totals struct {
-	Builds     int
-	CPUSeconds float64
-	Bytes      float64 // of disk and network
-	WallP50    cimeter.Opt[float64]
-	WallP95    cimeter.Opt[float64]
+// Sums are of many builds. What a build does not know is not in the sum.
+type Sums struct {
+	Builds           int64
+	Failed           int64
+	Canceled         int64
+	OOM              int64 // builds with a process killed for memory
+	WallSeconds      float64
+	CPUSeconds       float64
+	ThrottledSeconds float64
+	IOBytes          int64
+	NetworkBytes     int64
+	MemoryPeakBytes  cimeter.Opt[int64] // the largest
+	Last             time.Time          // the latest end
+
+	// The percentiles of seconds; absent where a source does not keep them.
+	WallP50, WallP95   cimeter.Opt[float64]
+	QueueP50, QueueP95 cimeter.Opt[float64]
+	Partial            bool // of the latest builds only: there are more than were looked at
+}
+
+// HistoryQuery asks for the last builds of one job.
+type HistoryQuery struct {
+	Project string
+	Name    string
+	Ref     string    // "": of any
+	Before  time.Time // that ended before; zero: until now
+	Limit   int       // at most 300
+}
+
+// By is what builds are added up by.
+type By string
+
+// The dimensions.
+const (
+	ByProject    By = "project"
+	ByJob        By = "job"         // project and name
+	ByStage      By = "stage"       // project, name and stage; Builds counts runs of the stage
+	ByMachine    By = "machine"     //
+	ByMachineJob By = "machine_job" // project and name, of one machine
+	ByRunner     By = "runner"      // runner and machine
+)
+
+// GroupQuery asks for builds added up; empty fields do not narrow.
+type GroupQuery struct {
+	By                     By
+	Project, Name, Machine string
+	From, To               time.Time
+	Limit                  int
+}
+
+// Group is many builds added up; the names that its By does not have are empty.
+type Group struct {
+	Project, Name, Stage, Machine string
+	Runner                        string // its key
+	RunnerName                    string
+	Sums
+}
+
+// BucketQuery asks for builds over time: of everything, or of what one of the
+// fields names.
+type BucketQuery struct {
+	Project, Name, Machine, Runner string
+	From, To                       time.Time
+	Bucket                         time.Duration
+}
+
+// Bucket is the builds that ended from Start on.
+type Bucket struct {
+	Start time.Time
+	Sums
 }
 
 // Row is a build in a list: its record without stages and trace.
@@ -91,58 +169,6 @@ type Row struct {
 	Verdicts    []string             // kinds, as in the record
 	CPUSpark    []cimeter.Opt[int64] // at most 32 steps of millicores
 }
-
-// Dimension is what builds are added up by.
-type Dimension string
-
-// The dimensions. A stage's group counts the builds that had it.
-const (
-	ByAll     Dimension = "all" // one group
-	ByProject Dimension = "project"
-	ByJob     Dimension = "job" // name within a project
-	ByStage   Dimension = "stage"
-	ByMachine Dimension = "machine"
-	ByRunner  Dimension = "runner"
-	ByDay     Dimension = "day"        // of UTC
-	ByHour    Dimension = "hour"       // of UTC
-	ByPeak    Dimension = "peak_share" // peak memory of its limit in steps of a tenth, the last all from 0.9 on
-)
-
-// GroupQuery asks for builds added up. Canceled builds count, but not in
-// percentiles.
-type GroupQuery struct {
-	Filter
-	By    Dimension
-	Limit int
-	Trend bool // the daily medians are wanted
-}
-
-// Group is many builds added up.
-type Group struct {
-	Project   string    // ByProject, ByJob
-	Name      string    // the job, the stage, the machine, the runner's key
-	Label     string    // what a runner calls itself, when Name is a key
-	At        time.Time // ByDay, ByHour: its begin
-	Bucket    int       // ByPeak: tenths, 0 to 9
-	Builds    int
-	Succeeded int
-	Failed    int
-	Canceled  int
-	OOMs      int // builds with a process killed for memory
-	Verdicts  int // builds with a verdict
-
-	CPUSeconds       float64
-	Bytes            float64 // of disk and network
-	ThrottledSeconds cimeter.Opt[float64]
-	PressureSeconds  cimeter.Opt[float64] // some, all resources added
-	LastStartedAt    time.Time
-
-	Wall, Queue, CPU, Peak, PeakShare Percentiles            // seconds, seconds, CPU seconds, bytes, share of the limit
-	Trend                             []cimeter.Opt[float64] // median CPU seconds of each of the last 14 days, oldest first
-}
-
-// Percentiles are absent when no build knew the value.
-type Percentiles struct{ P50, P95 cimeter.Opt[float64] }
 
 // Machine is what a machine's last heartbeat told.
 type Machine struct {

@@ -19,6 +19,7 @@ import (
 // Options are what New needs.
 type Options struct {
 	Source  Source
+	Totals  Totals           // nil: no pages of projects, jobs, machines and runners
 	Fleet   Fleet            // nil: nothing is known of machines now
 	Now     func() time.Time // nil: time.Now
 	Version string
