@@ -54,10 +54,11 @@ func intervalAt(d time.Duration) time.Duration {
 	return min(i, maxInterval)
 }
 
-// meter keeps the account of the command while it runs: watch samples until
-// stop is called; what comes after that has the account alone.
+// meter keeps the account of the command while it runs: it samples from watch
+// to stop; what comes after that has the account alone.
 type meter struct {
 	mu      sync.Mutex
+	timer   *time.Timer
 	stopped bool
 
 	source  source
@@ -81,40 +82,37 @@ func newMeter(s source, t time.Time) *meter {
 	}
 }
 
-// watch samples until stop was called. Before the first sample it calls begun:
-// what is in no hurry and not worth doing beside a command that is over at once.
+// watch begins to sample. Before the first sample it calls begun: what is in no
+// hurry and not worth doing beside a command that is over at once, for which no
+// goroutine is started either.
 func (m *meter) watch(begun func()) {
-	for n, next := 1, firstInterval; next > 0; n++ {
-		time.Sleep(next)
-		next = m.tick(n, begun)
-	}
-}
-
-// tick takes the sample number n and returns the time to the next, 0 when there
-// is none.
-func (m *meter) tick(n int, begun func()) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stopped {
-		return 0
-	}
-	if n == 1 {
-		begun()
-	}
-	var s cimeter.Sample
-	m.source.sample(&s, n%fullEvery == 0)
-	now := time.Now()
-	m.account.SetLevels(&s)
-	m.book(&s, now)
-	return intervalAt(now.Sub(m.started))
+	n := 0
+	m.timer = time.AfterFunc(firstInterval, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.stopped {
+			return
+		}
+		if n++; n == 1 {
+			begun()
+		}
+		var s cimeter.Sample
+		m.source.sample(&s, n%fullEvery == 0)
+		now := time.Now()
+		m.account.SetLevels(&s)
+		m.book(&s, now)
+		m.timer.Reset(intervalAt(now.Sub(m.started)))
+	})
 }
 
-// stop ends the sampling. It waits for a sample that is being taken, but not
-// for the goroutine of watch, which ends at its next turn.
+// stop ends the sampling, after a sample that is being taken.
 func (m *meter) stop() {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.stopped = true
-	m.mu.Unlock()
+	m.timer.Stop()
 }
 
 // finish takes the last readings, at t. Levels are not taken: they are those of

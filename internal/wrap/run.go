@@ -95,7 +95,7 @@ func Run(o Options) (*Report, error) {
 	} else {
 		t.began(c.pid)
 	}
-	go m.watch(func() {
+	m.watch(func() {
 		if nst != nil {
 			nst.sweep(ns)
 		}
