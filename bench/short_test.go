@@ -53,7 +53,7 @@ func (s *suite) short(b *testing.B, number int, where string) {
 	for i := range shortContainers {
 		const p = "io.drone"
 		id, err := s.d.Create(b.Context(), testdocker.Spec{
-			Name: fmt.Sprintf("drone-ROWCTbx4pAgK4xR%02d-%03d", number, i),
+			Name: fmt.Sprintf("drone-ROWCTbx4pAgK4xR%02d%03d", number, i),
 			Labels: map[string]string{
 				p: "true", p + ".build.number": fmt.Sprint(number), p + ".repo.name": "short", p + ".repo.namespace": "acme",
 				p + ".repo.slug": "acme/short", p + ".stage.name": "default", p + ".stage.number": "1",
