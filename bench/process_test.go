@@ -44,6 +44,7 @@ func start(b *testing.B, cmd *exec.Cmd, follow func() (io.ReadCloser, error)) *p
 	if err != nil {
 		b.Fatal(err)
 	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a benchmark that is killed leaves none
 	if err := cmd.Start(); err != nil {
 		b.Fatalf("starting %s: %v", cmd.Path, err)
 	}
