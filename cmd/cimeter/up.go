@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/push"
 	"github.com/cimeter/cimeter/internal/server"
 	"github.com/cimeter/cimeter/internal/wire"
 )
@@ -114,6 +117,9 @@ func (h here) Records(ctx context.Context, lines [][]byte) ([]wire.Result, error
 		return results, nil
 	}
 	stored, err := h.role.Put(ctx, h.agent, records)
+	if errors.Is(err, httpapi.ErrBusy) {
+		return nil, &push.Refusal{Status: http.StatusTooManyRequests}
+	}
 	if err != nil {
 		return nil, err
 	}

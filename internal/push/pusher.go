@@ -307,7 +307,13 @@ const refusedWait = time.Minute
 
 func (p *Pusher) judge(err error) decision {
 	var r *Refusal
-	if !errors.As(err, &r) {
+	if !errors.As(err, &r) && !errors.Is(err, cimeter.ErrUnavailable) { // a token or CA file that cannot be read
+		p.unauthorized.Add(1)
+		p.state(err)
+		p.log.Error("records cannot be sent and are kept", "err", err)
+		return decision{wait: refusedWait}
+	}
+	if r == nil {
 		p.retries.Add(1)
 		if c := (*tls.CertificateVerificationError)(nil); errors.As(err, &c) {
 			p.state(err)
