@@ -3,7 +3,9 @@ package wrap_test
 import (
 	"bufio"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,5 +104,33 @@ func TestRun_OutlivesItsKilledGroup(t *testing.T) {
 	_ = sh.Wait()
 	if rep := readReport(t, file); !rep.Status.Signaled() || rep.Status.Signal() != syscall.SIGKILL || rep.Record.StartedAt.IsZero() {
 		t.Errorf("status %#x of %+v, want SIGKILL's", uint32(rep.Status), rep.Record.Build)
+	}
+}
+
+// TestRun_KilledWithChildren holds that block IO is not made up from what wait4
+// tells of a command that was killed before it waited for its own.
+func TestRun_KilledWithChildren(t *testing.T) {
+	f := filepath.Join(t.TempDir(), "f")
+	cmd, file := prepare(t, "sh", "-c", "(dd if=/dev/zero of="+f+" bs=1000000 count=3 conv=fsync; echo done >&3; exec sleep 300) >/dev/null 2>&1 & read line <&3; echo $!; kill -KILL $$")
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	cmd.ExtraFiles = []*os.File{pipe}
+	out, err := cmd.Output()
+	if err == nil {
+		t.Fatal("want that it was killed")
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(out))); err == nil {
+		defer syscall.Kill(pid, syscall.SIGKILL)
+	}
+	rep := readReport(t, file)
+	if b := rep.Record.Usage.IOBytes; rep.Left != 1 || b != nil && b.Write < 3_000_000 {
+		t.Errorf("left %d, block IO %+v: want one, and all or nothing known", rep.Left, b)
 	}
 }

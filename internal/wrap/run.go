@@ -108,7 +108,8 @@ func Run(o Options) (*Report, error) {
 	if c.pidfd >= 0 {
 		_ = unix.Close(c.pidfd)
 	}
-	rep.Left, rep.Status = settled(m.source.left), e.status
+	orphans := m.source.left()
+	rep.Left, rep.Status = settled(orphans, m.source.left), e.status
 	m.finish(e, end)
 	m.source.close()
 
@@ -117,11 +118,16 @@ func Run(o Options) (*Report, error) {
 		rep.Missed = append(rep.Missed, fmt.Sprintf("%d stages of runs inside", dropped))
 	}
 	whole := m.usage(end.Sub(started))
+	controlled := nst != nil && nst.io
+	if orphans > 0 && e.status.Signaled() && !controlled {
+		// It did not wait for what it had started, and wait4 tells next to nothing.
+		whole.IOBytes = nil
+	}
 	if !believable(&whole, inner) {
 		rep.Missed = append(rep.Missed, "stages of runs inside (they claim more than was spent)")
 		inner = nil
 	}
-	if !reconcile(&whole, inner, nst != nil && nst.io) {
+	if !reconcile(&whole, inner, controlled) {
 		rep.Missed = append(rep.Missed, "disk by stage (runs inside counted it otherwise)")
 	}
 	rep.Record = makeRecord(&o, m, whole, limits, inner, e, end, rep.Left)
@@ -134,10 +140,9 @@ func Run(o Options) (*Report, error) {
 	return rep, nil
 }
 
-// settled returns how many processes are left, some 30 ms after the first look
-// where there are any: what the command's end ends is given the time to.
-func settled(left func() int) int {
-	n := left()
+// settled returns how many processes are left of n, some 30 ms later where there
+// are any: what the command's end ends is given the time to.
+func settled(n int, left func() int) int {
 	for wait := time.Millisecond; n > 0 && wait <= 16*time.Millisecond; wait *= 2 {
 		time.Sleep(wait)
 		n = left()
