@@ -163,10 +163,7 @@ func (sc *scan) run(ctx context.Context, q Queryer, f filter.Filter, row func(sc
 	}
 	// The walk looked at all it may, or at all there is.
 	s = statement{dialect: q.Dialect()}
-	s.add("SELECT b." + column + ", b.id FROM ")
-	s.builds(way.index(column))
-	sc.walk(&s, c, way, column, after)
-	s.add(" LIMIT 1 OFFSET ?", sc.examine-1)
+	sc.walk(&s, "b."+column+", b.id", c, way, column, after, 1, sc.examine-1)
 	end := false
 	err = s.run(ctx, q, func(scan func(dest ...any) error) error {
 		end = true

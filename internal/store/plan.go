@@ -150,16 +150,12 @@ func (sc *scan) write(s *statement, c *compiled, w *way, column string, after *p
 		}
 	}
 	if rest == 0 {
-		s.add("SELECT " + cols + " FROM ")
-		s.builds(w.index(column))
-		sc.walk(s, c, w, column, after)
-		s.add(" LIMIT ?", min(sc.limit+1, sc.examine))
+		sc.walk(s, cols, c, w, column, after, min(sc.limit+1, sc.examine), 0)
 		return
 	}
-	s.add("SELECT " + cols + " FROM (SELECT b.* FROM ")
-	s.builds(w.index(column))
-	sc.walk(s, c, w, column, after)
-	s.add(" LIMIT ?) b WHERE 1 = 1", sc.examine)
+	s.add("SELECT " + cols + " FROM (")
+	sc.walk(s, "b.*", c, w, column, after, sc.examine, 0)
+	s.add(") b WHERE 1 = 1")
 	c.where(s, w.condition)
 	if s.dialect == Postgres {
 		// SQLite keeps the order of the inner statement, and would sort again all
@@ -174,15 +170,34 @@ func (c *compiled) covered(i int, w *way) bool {
 	return w.condition == &c.conditions[len(c.conditions)-1] && len(w.paths) == 1 && w.paths[0].index == "builds_job" && len(c.conditions) == 3 && i < 2
 }
 
-// walk is what follows FROM in a walk along an index in the order of the list.
-func (sc *scan) walk(s *statement, c *compiled, w *way, column string, after *position) {
-	s.add(" WHERE 1 = 1")
-	if len(w.paths) == 1 {
-		s.add(" AND "+w.paths[0].sql, w.paths[0].args...)
+// walk selects cols of builds along an index in the order of the list.
+func (sc *scan) walk(s *statement, cols string, c *compiled, w *way, column string, after *position, limit, offset int) {
+	leg := func(follow string, args ...any) {
+		s.add("SELECT " + cols + " FROM ")
+		s.builds(w.index(column))
+		s.add(" WHERE 1 = 1")
+		if len(w.paths) == 1 {
+			s.add(" AND "+w.paths[0].sql, w.paths[0].args...)
+		}
+		c.within(s)
+		s.add(follow, args...)
+		sc.order(s, column)
 	}
-	c.within(s)
-	sc.follow(s, column, after)
-	sc.order(s, column)
+	switch {
+	case after == nil:
+		leg("")
+	case s.dialect == Postgres:
+		leg(sc.follow(column), after.value, after.id)
+	default:
+		// SQLite does not enter an index by a pair that ends in the id: builds that
+		// share a value would be gone through from the first of them for each page.
+		s.add("SELECT * FROM (")
+		leg(" AND b."+column+" = ? AND b.id "+sc.sign()+" ?", after.value, after.id)
+		s.add(" LIMIT ?) UNION ALL SELECT * FROM (", limit+offset)
+		leg(" AND b."+column+" "+sc.sign()+" ?", after.value)
+		s.add(" LIMIT ?)", limit+offset)
+	}
+	s.add(" LIMIT ? OFFSET ?", limit, offset)
 }
 
 // gather is what follows FROM when all of a way is taken and sorted.
@@ -225,20 +240,22 @@ func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *
 		skip = nil
 	}
 	c.where(s, skip)
-	sc.follow(s, column, after)
+	if after != nil {
+		s.add(sc.follow(column), after.value, after.id)
+	}
 	sc.order(s, column)
 }
 
 // follow keeps what stands behind a position in the order of the list.
-func (sc *scan) follow(s *statement, column string, after *position) {
-	if after == nil {
-		return
-	}
-	sign := "<"
+func (sc *scan) follow(column string) string {
+	return " AND (b." + column + ", b.id) " + sc.sign() + " (?, ?)"
+}
+
+func (sc *scan) sign() string {
 	if sc.asc {
-		sign = ">"
+		return ">"
 	}
-	s.add(" AND (b."+column+", b.id) "+sign+" (?, ?)", after.value, after.id)
+	return "<"
 }
 
 func (sc *scan) order(s *statement, column string) {
