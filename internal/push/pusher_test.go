@@ -155,7 +155,11 @@ func start(t *testing.T, o spool.Options) *rig {
 	}
 	r := &rig{server: &standIn{}, spool: sp, table: tally.New(tally.Options{}), behind: &fake{}, log: &bytes.Buffer{}, token: func() (string, error) { return "cmt_right", nil }}
 	sender, err := push.NewSender(push.SenderOptions{URL: "http://server.example.com/", Transport: r.server, Agent: sp.ID(),
-		Token: func() (string, error) { return r.token() }})
+		Token: func() (string, error) {
+			r.server.mu.Lock()
+			defer r.server.mu.Unlock()
+			return r.token()
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,21 +386,14 @@ func TestPusher_token(t *testing.T) {
 func TestPusher_tokenFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, spool.Options{})
-		var mu sync.Mutex
 		broken := errors.New("read secret: open /etc/token: permission denied")
-		r.token = func() (string, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			return "", broken
-		}
+		r.server.set(func() { r.token = func() (string, error) { return "", broken } })
 		r.put(t, 1)
 		pass(10 * time.Minute)
 		if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "/etc/token") || len(r.server.tries) > 0 {
 			t.Errorf("ready: %v, %d tries: want the file named, and nothing sent without a token", err, len(r.server.tries))
 		}
-		mu.Lock()
-		broken = nil
-		mu.Unlock()
+		r.server.set(func() { broken = nil })
 		pass(2 * time.Minute)
 		if r.Ready() != nil || !slices.Equal(r.server.received, keys(1)) {
 			t.Errorf("ready: %v, server has %v", r.Ready(), r.server.received)
