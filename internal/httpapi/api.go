@@ -129,6 +129,9 @@ func (a *API) Routes() []string {
 
 func (a *API) find(path string) (route, bool) {
 	for _, rt := range a.routes {
+		if rt.path == "/" && strings.HasPrefix(path, "/api/") {
+			continue // a page is no answer to a program
+		}
 		if path == rt.path || strings.HasSuffix(rt.path, "/") && strings.HasPrefix(path, rt.path) && path != rt.path {
 			return rt, true
 		}
