@@ -13,6 +13,10 @@ import (
 var server = sync.OnceValues(storetest.StartPostgres)
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv("STORE_CHILD"); url != "" {
+		child(url)
+		return
+	}
 	code := m.Run()
 	if started {
 		if p, err := server(); err == nil {

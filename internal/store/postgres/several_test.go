@@ -1,0 +1,209 @@
+package postgres_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/store/postgres"
+	"github.com/cimeter/cimeter/internal/storetest"
+)
+
+// child is another server on the same database: it leads, or puts what it is
+// told, until it is killed.
+func child(url string) {
+	ctx := context.Background()
+	die, _ := strconv.Atoi(os.Getenv("STORE_CHILD_DIES"))
+	s, err := postgres.OpenFault(ctx, postgres.Options{URL: url}, func(n int) {
+		if n == die {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+	})
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	switch os.Getenv("STORE_CHILD_DOES") {
+	case "lead":
+		if _, _, err := s.Lead(ctx, "poller"); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		fmt.Println("leads")
+		select {}
+	case "put":
+		for n := 0; n < 3000; n += 10 {
+			if _, err := s.Put(ctx, batch(n)); err != nil {
+				fmt.Println("error", err)
+				os.Exit(1)
+			}
+			fmt.Println("ack", n)
+		}
+	}
+}
+
+// batch is ten records that any process makes alike.
+func batch(n int) []store.Put { return storetest.NewMaker(uint64(n), 20*24*time.Hour).Puts(n, 10) }
+
+func startChild(t *testing.T, url string, env ...string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), append(env, "STORE_CHILD="+url)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewScanner(out)
+}
+
+func TestLead_killed(t *testing.T) {
+	url := database(t)
+	s := openURL(t, url)
+	cmd, out := startChild(t, url, "STORE_CHILD_DOES=lead")
+	if !out.Scan() || out.Text() != "leads" {
+		t.Fatalf("child: %s", out.Text())
+	}
+	followed := make(chan error, 1)
+	var held <-chan struct{}
+	var release func()
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		defer cancel()
+		var err error
+		held, release, err = s.Lead(ctx, "poller")
+		followed <- err
+	}()
+	select {
+	case err := <-followed:
+		t.Fatalf("two lead at once: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err := <-followed; err != nil {
+		t.Fatalf("nobody leads 15 s after the leader was killed: %v", err)
+	}
+	defer release()
+	// The database ends the session: the leader hears of it.
+	if err := s.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-held:
+	case <-time.After(15 * time.Second):
+		t.Error("a leader whose session ended still leads")
+	}
+}
+
+// TestServers_sameRecords has several servers put the same records at once, one
+// of them killed.
+func TestServers_sameRecords(t *testing.T) {
+	url := database(t)
+	s := openURL(t, url)
+	cmd, out := startChild(t, url, "STORE_CHILD_DOES=put")
+	var wg sync.WaitGroup
+	stored := make([]int, 2)
+	for i := range stored {
+		other := openURL(t, url)
+		wg.Go(func() {
+			for n := 290; n >= 0; n -= 10 {
+				got, err := other.Put(t.Context(), batch(n))
+				if err != nil {
+					t.Errorf("Put: %v", err)
+				}
+				stored[i] += got.Stored
+			}
+		})
+	}
+	acknowledged := map[int]bool{}
+	for i := 0; i < 10 && out.Scan(); i++ {
+		if n, ok := strings.CutPrefix(out.Text(), "ack "); ok {
+			v, _ := strconv.Atoi(n)
+			acknowledged[v] = true
+		} else {
+			t.Errorf("child: %s", out.Text())
+		}
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	wg.Wait()
+	there := map[string]int{}
+	if err := s.Each(t.Context(), nil, true, func(r *cimeter.Record) error { there[r.Key]++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < 300; n += 10 {
+		for _, p := range batch(n) {
+			if there[p.Record.Key] != 1 {
+				t.Fatalf("%s is there %d times", p.Record.Key, there[p.Record.Key])
+			}
+		}
+	}
+	g, err := s.Groups(t.Context(), store.GroupQuery{By: store.ByMachine, From: storetest.Base.AddDate(0, 0, -40), To: storetest.Base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, x := range g.Groups {
+		sum += int(x.Builds)
+	}
+	if sum != len(there) {
+		t.Errorf("rollups of %d builds, %d are there", sum, len(there))
+	}
+	t.Logf("%d builds: %d and %d stored by the two, %d batches acknowledged to the killed one", len(there), stored[0], stored[1], len(acknowledged))
+}
+
+// TestServers_migrate has servers start at once on an empty database, some
+// killed within the migration.
+func TestServers_migrate(t *testing.T) {
+	url := database(t)
+	for _, n := range []int{1, 2, 5, 11, 20, 30, 33} {
+		cmd, out := startChild(t, url, "STORE_CHILD_DIES="+strconv.Itoa(n))
+		for out.Scan() {
+			t.Errorf("child: %s", out.Text())
+		}
+		if cmd.Wait() == nil && n < 5 {
+			t.Errorf("the child was not killed before statement %d", n)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			s, err := postgres.Open(t.Context(), postgres.Options{URL: url})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			if _, err := s.Put(t.Context(), batch(10)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s := openURL(t, url)
+	st, err := s.Stats(t.Context())
+	if err != nil || st.Version != 1 || st.Builds != 10 {
+		t.Errorf("Stats = %+v, %v", st, err)
+	}
+	if err := s.Exec(t.Context(), "UPDATE schema_version SET version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := postgres.Open(t.Context(), postgres.Options{URL: url, Migrate: true}); !errors.Is(err, cimeter.ErrConflict) || !strings.Contains(err.Error(), "version 99") {
+		t.Errorf("a newer schema: %v", err)
+	}
+}
