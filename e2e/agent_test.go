@@ -44,12 +44,11 @@ type agent struct {
 	data   string
 	config string
 	log    *logBuffer
-	// Set before start: another address of the engine, a command that runs the
-	// agent (it must become it by exec), and that the agent is not ready at
-	// first.
+	// Set before start where they are not the usual ones: the engine's address,
+	// the program, and a command that becomes the agent by exec.
 	engine  string
+	program string
 	wrapper []string
-	unready bool
 
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when cmd has ended
@@ -129,9 +128,6 @@ const clock = "15:04:05.000"
 func (a *agent) start() {
 	a.t.Helper()
 	a.launch()
-	if a.unready {
-		return
-	}
 	a.eventually("the agent is ready", func() error {
 		_, err := a.get("/readyz")
 		return err
@@ -144,7 +140,11 @@ func (a *agent) command() *exec.Cmd {
 	if engine == "" {
 		engine = a.m.Host()
 	}
-	line := append(slices.Clone(a.wrapper), agentProgram(a.t), "agent", "--listen", "127.0.0.1:0", "--docker", engine, "--data", a.data, "--config", a.config)
+	program := a.program
+	if program == "" {
+		program = agentProgram(a.t)
+	}
+	line := append(slices.Clone(a.wrapper), program, "agent", "--listen", "127.0.0.1:0", "--docker", engine, "--data", a.data, "--config", a.config)
 	return a.m.Command(line[0], line[1:]...)
 }
 

@@ -26,6 +26,7 @@ type bare struct {
 	t      *testing.T
 	parent string
 	burn   string
+	silent bool // no event tells of the containers that follow
 }
 
 var bares, boxes atomic.Int64 // number the machines and containers of this process
@@ -107,7 +108,7 @@ func (s *bareBuild) begin(step string, steps ...string) (*box, error) {
 	s.mu.Unlock()
 	c := &box{build: s, Box: &testdocker.Box{
 		ID:   fmt.Sprintf("%016x%08x%040x", os.Getpid(), s.Number, n),
-		Name: fmt.Sprintf("drone-%020d", n), Labels: labels,
+		Name: fmt.Sprintf("drone-%020d", n), Labels: labels, Silent: s.b.silent,
 	}}
 	c.cgroup = s.b.parent + "/" + c.ID
 	s.b.Create(c.Box)

@@ -52,6 +52,8 @@ func TestDocker(t *testing.T) {
 		{"AgentTerminated", agentTerminated},
 		{"ForgedLabels", forgedLabels},
 		{"Secrets", secrets},
+		{"NoCapability", noCapability},
+		{"OnlyReads", onlyReads},
 		{"Account", accountOfMany},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.body(t, m) })

@@ -24,7 +24,9 @@ var guestTests = []struct{ dir, run string }{
 	{"internal/cgroup", "^TestLive"},
 	{"internal/watch", "."},
 	{"internal/netns", "."},
-	{"e2e", "^TestDocker$/^(GitLabOld|GitLabNew|Drone|Woodpecker|ShortLived|HostNetwork|OOM|Throttled|AgentKilled)$"},
+	{"internal/process", "."},
+	{"e2e", "^(TestClockSet|TestAgentNested|TestAgentMissedEnd|TestAgentLittleMemory|TestAgentStarved)$"},
+	{"e2e", "^TestDocker$/^(GitLabOld|GitLabNew|Drone|Woodpecker|ShortLived|HostNetwork|OOM|Throttled|AgentKilled|NoCapability)$"},
 }
 
 // TestInGuest runs guestTests inside the emulated machine of scripts/guest.sh,

@@ -33,7 +33,7 @@ type Box struct {
 	Name   string
 	Labels map[string]string
 	Env    []string
-	Silent bool // no event tells of it
+	Silent bool // no event tells of its birth
 
 	created, started time.Time
 	state            string
@@ -114,7 +114,7 @@ func (e *Engine) Destroy(b *Box) {
 
 // tell keeps an event; the lock is held.
 func (e *Engine) tell(b *Box, action string, more map[string]string) {
-	if b.Silent {
+	if b.Silent && (action == "create" || action == "start") {
 		return
 	}
 	attributes := map[string]string{"name": b.Name, "image": Image}
