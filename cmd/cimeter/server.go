@@ -17,6 +17,7 @@ import (
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
+	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/server"
 	"github.com/cimeter/cimeter/internal/store/postgres"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
@@ -112,7 +113,19 @@ func newServer(conf config.Config, kept builds, counts *tally.Table, counted fun
 	if _, ok := kept.(*postgres.Store); ok {
 		committers = 2 // more do not make it faster on the two cores that it is meant for
 	}
+	own, err := process.Open(conf.Agent.ProcRoot).Self()
+	if err != nil {
+		log.Warn("own memory is not told", "err", err)
+	}
 	return server.New(server.Options{
+		Usage: func() (time.Duration, uint64, error) {
+			cpu, err := own.CPU()
+			if err != nil {
+				return 0, 0, err
+			}
+			resident, err := own.Resident()
+			return cpu, resident, err
+		},
 		Store: kept, Committers: committers, Tally: counts, Counted: counted,
 		Keeper: kept, KeepBuilds: conf.Store.KeepBuilds, KeepTotals: conf.Store.KeepTotals, MaxBytes: int64(conf.Store.MaxBytes),
 	}, log)

@@ -21,6 +21,10 @@ const (
 	ServerAgents        = "cimeter_server_agents"
 	ServerRunning       = "cimeter_server_builds_running"
 	ServerAgentsDropped = "cimeter_server_agents_dropped_total"
+	ServerCPU           = "cimeter_server_cpu_seconds_total"
+	ServerMemory        = "cimeter_server_resident_memory_bytes"
+	ServerStoreBytes    = "cimeter_server_store_bytes"
+	ServerStoreBuilds   = "cimeter_server_store_builds"
 )
 
 func pushMetrics() []Metric {
@@ -48,7 +52,7 @@ func serverMetrics() []Metric {
 	return inProgram([]Metric{
 		{
 			Name: ServerRecords, Kind: Counter, Labels: []string{"status"},
-			Help: "Records that agents sent, by what became of them: stored, duplicate, or refused.",
+			Help: "Records that agents sent, by what became of them: stored, duplicate, refused, or expired (older than what is kept).",
 		},
 		{
 			Name: ServerCommits, Kind: Counter,
@@ -85,6 +89,22 @@ func serverMetrics() []Metric {
 		{
 			Name: ServerRunning, Kind: Gauge,
 			Help: "Builds that run now, as the agents tell.",
+		},
+		{
+			Name: ServerCPU, Kind: Counter, Unit: "seconds",
+			Help: "CPU time that the server itself used.",
+		},
+		{
+			Name: ServerMemory, Kind: Gauge, Unit: "bytes",
+			Help: "Resident memory of the server itself.",
+		},
+		{
+			Name: ServerStoreBytes, Kind: Gauge, Unit: "bytes",
+			Help: "Disk space that the store uses.",
+		},
+		{
+			Name: ServerStoreBuilds, Kind: Gauge,
+			Help: "Builds in the store.",
 		},
 		{
 			Name: ServerAgentsDropped, Kind: Counter,

@@ -24,6 +24,7 @@ import (
 // stored; nothing of it is stored then.
 type Store interface {
 	Put(ctx context.Context, batch []store.Put) (store.PutResult, error)
+	Stats(ctx context.Context) (store.Stats, error)
 }
 
 // Keeper deletes what retention does not keep. Of several servers on one store
@@ -44,6 +45,10 @@ type Options struct {
 	KeepBuilds time.Duration // 0: for ever
 	KeepTotals time.Duration // 0: for ever
 	MaxBytes   int64         // 0: no bound
+
+	// Usage tells the CPU time of this process and its resident memory in bytes;
+	// it has one caller at a time. nil: not told.
+	Usage func() (cpu time.Duration, resident uint64, err error)
 
 	// Counted tells that a build is in the fleet's counters already: in one
 	// process with the agent that metered it. nil: none is.

@@ -23,7 +23,7 @@ type Server struct {
 
 	commits, commitSeconds, storeFailures, queued, busy *tally.Value
 	stored, duplicates, refused, expired                *tally.Value
-	heartbeats                                          *tally.Value
+	heartbeats, cpu, memory, storeBytes, storeBuilds    *tally.Value
 
 	fleet fleet
 
@@ -49,6 +49,10 @@ func New(o Options, log *slog.Logger) *Server {
 		refused:       t.Value(catalog.ServerRecords, "refused"),
 		expired:       t.Value(catalog.ServerRecords, "expired"),
 		heartbeats:    t.Value(catalog.ServerHeartbeats),
+		cpu:           t.Value(catalog.ServerCPU),
+		memory:        t.Value(catalog.ServerMemory),
+		storeBytes:    t.Value(catalog.ServerStoreBytes),
+		storeBuilds:   t.Value(catalog.ServerStoreBuilds),
 		fleet: fleet{
 			agents:  map[string]*agent{},
 			known:   t.Value(catalog.ServerAgents),
@@ -63,6 +67,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer close(s.stopped)
 	var parts sync.WaitGroup
 	parts.Go(func() { s.watch(ctx) })
+	parts.Go(func() { s.weigh(ctx) })
 	if s.o.Keeper != nil {
 		parts.Go(func() { s.retain(ctx) })
 	}

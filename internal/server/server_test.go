@@ -64,6 +64,12 @@ func (m *memory) Put(ctx context.Context, batch []store.Put) (store.PutResult, e
 	return res, nil
 }
 
+func (m *memory) Stats(context.Context) (store.Stats, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return store.Stats{Builds: int64(len(m.rows)), Bytes: 1000 * int64(len(m.rows))}, m.err
+}
+
 type rig struct {
 	*server.Server
 	store *memory
@@ -261,6 +267,29 @@ func TestServer_Run_stops(t *testing.T) {
 		}
 		if _, err := r.Put(t.Context(), "", records(5)); !errors.Is(err, cimeter.ErrUnavailable) {
 			t.Errorf("%v: want unavailable", err)
+		}
+	})
+}
+
+// The server tells what its store holds, and nothing when it cannot be told.
+func TestServer_weight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		if _, err := r.Put(t.Context(), "", records(1, 2)); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if r.value(catalog.ServerStoreBuilds) != 2 || r.value(catalog.ServerStoreBytes) != 2000 {
+			t.Errorf("%g builds, %g bytes: want 2 and 2000", r.value(catalog.ServerStoreBuilds), r.value(catalog.ServerStoreBytes))
+		}
+		r.store.mu.Lock()
+		r.store.err = errors.New("gone")
+		r.store.mu.Unlock()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if _, known := r.table.Value(catalog.ServerStoreBytes).Get(); known {
+			t.Error("a size is told though the store does not tell it")
 		}
 	})
 }
