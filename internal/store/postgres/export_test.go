@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cimeter/cimeter/internal/store"
 )
 
@@ -24,4 +26,13 @@ func (s *Store) Exec(ctx context.Context, statement string, args ...any) error {
 // Value runs a statement on a writer and returns its one value.
 func (s *Store) Value(ctx context.Context, statement string, args ...any) (v string, err error) {
 	return v, s.write.QueryRow(ctx, statement, args...).Scan(&v)
+}
+
+// Bare copies the rows of builds into their tables and nothing else: what Put
+// is measured against.
+func (s *Store) Bare(ctx context.Context, rows []*store.Row) error {
+	if err := s.partitions(ctx, rows); err != nil {
+		return err
+	}
+	return s.transaction(ctx, func(tx pgx.Tx) error { return copyRows(ctx, tx, rows) })
 }

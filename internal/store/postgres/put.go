@@ -95,21 +95,7 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *s
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	_, err = tx.CopyFrom(ctx, pgx.Identifier{"builds"}, buildColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
-		r := rows[i]
-		return []any{store.Shard(r.Key), r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
-			r.Runner, r.RunnerName, r.Result, r.Verdicts, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM, r.Record, r.Trace}, nil
-	}))
-	if err != nil {
-		return nil, err
-	}
-	var stages [][]any
-	for _, r := range rows {
-		for i, st := range r.Stages {
-			stages = append(stages, []any{store.Shard(r.Key), r.Key, r.At, int16(i), st.Name, st.WallUS, st.CPUUS, st.MemPeak, st.IO, st.Net})
-		}
-	}
-	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"stages"}, stageColumns, pgx.CopyFromRows(stages)); err != nil {
+	if err := copyRows(ctx, tx, rows); err != nil {
 		return nil, err
 	}
 	names := s.missing(store.NewNames(rows))
@@ -125,6 +111,26 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *s
 	// The rows that all servers write to come last: they are locked for the
 	// shortest time.
 	return names, putRollups(ctx, tx, store.NewRollups(rows))
+}
+
+// copyRows copies rows of new keys into builds and stages.
+func copyRows(ctx context.Context, tx pgx.Tx, rows []*store.Row) error {
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"builds"}, buildColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
+		r := rows[i]
+		return []any{store.Shard(r.Key), r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
+			r.Runner, r.RunnerName, r.Result, r.Verdicts, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM, r.Record, r.Trace}, nil
+	}))
+	if err != nil {
+		return err
+	}
+	var stages [][]any
+	for _, r := range rows {
+		for i, st := range r.Stages {
+			stages = append(stages, []any{store.Shard(r.Key), r.Key, r.At, int16(i), st.Name, st.WallUS, st.CPUUS, st.MemPeak, st.IO, st.Net})
+		}
+	}
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{"stages"}, stageColumns, pgx.CopyFromRows(stages))
+	return err
 }
 
 func newKeys(ctx context.Context, tx pgx.Tx, rows []*store.Row) (map[string]bool, error) {

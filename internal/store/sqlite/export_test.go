@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/cimeter/cimeter/internal/store"
 )
@@ -48,3 +49,16 @@ func (s *Store) Exec(ctx context.Context, statement string) error {
 
 // Abandon ends the store as a killed process does: nothing is marked.
 func (s *Store) Abandon() error { return s.closeAll() }
+
+// Bare writes the rows of builds and nothing else: what Put is measured against.
+func (s *Store) Bare(ctx context.Context, rows []*store.Row) error {
+	return s.transaction(ctx, func(tx *sql.Tx) error {
+		in := &inserter{ctx: ctx, s: s, tx: tx, known: map[string]*sql.Stmt{}}
+		for _, r := range rows {
+			if _, err := in.build(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

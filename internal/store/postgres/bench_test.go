@@ -1,0 +1,36 @@
+package postgres_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/storetest"
+)
+
+func BenchmarkIngest(b *testing.B) {
+	s, bare := openURL(b, database(b)), openURL(b, database(b))
+	storetest.BenchIngest(b, s, func(rows []*store.Row) error { return bare.Bare(b.Context(), rows) })
+}
+
+func TestLarge(t *testing.T) {
+	n := storetest.Large(t)
+	url := os.Getenv("STORE_URL") // of a database that keeps them for the next run
+	if url == "" {
+		url = database(t)
+	}
+	s := openURL(t, url)
+	storetest.Fill(t, s, n)
+	if err := s.Exec(t.Context(), "VACUUM ANALYZE"); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	s = openURL(t, url)
+	st, err := s.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("opened in %s: %d builds, %d bytes each", time.Since(start), st.Builds, st.Bytes/st.Builds)
+	storetest.Measure(t, s)
+}

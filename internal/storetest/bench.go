@@ -1,0 +1,198 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/filter"
+	"github.com/cimeter/cimeter/internal/store"
+)
+
+// BenchIngest compares a store with bare inserts of the same rows: two senders
+// put batches of records with 10 stages and a trace, then bare writes the rows
+// of such records, taken apart before the clock runs. It reports both rates and
+// their ratio.
+func BenchIngest(b *testing.B, s Store, bare func(rows []*store.Row) error) {
+	const n, size, senders = 2000, 50, 2
+	m := &Maker{Random: rand.New(rand.NewPCG(1, 1)), Span: 14 * 24 * time.Hour, Stages: 10, Steps: 128}
+	var stored, plain time.Duration
+	rounds := 0
+	for b.Loop() {
+		b.StopTimer()
+		puts := m.Puts(rounds*2*n, n)
+		batches := slices.Collect(slices.Chunk(puts, size))
+		b.StartTimer()
+		start := time.Now()
+		var next atomic.Int64
+		var wg sync.WaitGroup
+		for range senders {
+			wg.Go(func() {
+				for {
+					i := int(next.Add(1)) - 1
+					if i >= len(batches) {
+						return
+					}
+					if _, err := s.Put(b.Context(), batches[i]); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		stored += time.Since(start)
+		b.StopTimer()
+		var rows []*store.Row
+		for _, p := range m.Puts((rounds*2+1)*n, n) {
+			r, err := store.NewRow(p)
+			if err != nil {
+				b.Fatal(err)
+			}
+			rows = append(rows, r)
+		}
+		start = time.Now()
+		for part := range slices.Chunk(rows, size) {
+			if err := bare(part); err != nil {
+				b.Fatal(err)
+			}
+		}
+		plain += time.Since(start)
+		rounds++
+		b.StartTimer()
+	}
+	rate := float64(rounds*n) / stored.Seconds()
+	bareRate := float64(rounds*n) / plain.Seconds()
+	b.ReportMetric(rate, "records/s")
+	b.ReportMetric(bareRate, "bare/s")
+	b.ReportMetric(rate/bareRate, "ratio")
+	st, err := s.Stats(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(st.Bytes)/float64(st.Builds)/1024, "KiB/record")
+}
+
+// Large is how many builds STORE_BUILDS asks for; 0: none, the test is not run.
+func Large(t testing.TB) int {
+	n, err := strconv.Atoi(os.Getenv("STORE_BUILDS"))
+	if err != nil || n == 0 {
+		t.Skip("takes many minutes: STORE_BUILDS=1000000 asks for so many builds, STORE_DIR keeps them for the next run")
+	}
+	return n
+}
+
+// Fill puts records with 10 stages until the store holds n.
+func Fill(t testing.TB, s Store, n int) {
+	t.Helper()
+	st, err := s.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Three months, oldest first, as they come.
+	const span = 90 * 24 * time.Hour
+	m := &Maker{Random: rand.New(rand.NewPCG(uint64(st.Builds), 1)), Stages: 10, Steps: 16}
+	start := time.Now()
+	for i := int(st.Builds); i < n; i += 500 {
+		puts := make([]store.Put, 0, 500)
+		for j := i; j < min(i+500, n); j++ {
+			m.Span = time.Hour
+			p := m.Put(j)
+			shift := span - time.Duration(float64(span)*float64(j)/float64(n))
+			p.Record.EndedAt, p.Record.StartedAt = p.Record.EndedAt.Add(-shift), p.Record.StartedAt.Add(-shift)
+			if !p.Record.QueuedAt.IsZero() {
+				p.Record.QueuedAt = p.Record.QueuedAt.Add(-shift)
+			}
+			p.ReceivedAt = p.Record.EndedAt.Add(time.Second)
+			puts = append(puts, p)
+		}
+		if _, err := s.Put(t.Context(), puts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("filled from %d to %d builds in %s", st.Builds, n, time.Since(start).Round(time.Second))
+}
+
+// question is one thing that pages ask.
+type question struct {
+	name string
+	ask  func() error
+}
+
+// Measure asks what pages ask, many times each, and tells the times.
+func Measure(t testing.TB, s Store) {
+	t.Helper()
+	ctx, now := t.Context(), Base
+	var questions []question
+	list := func(text string, sort store.Sort) {
+		f, err := filter.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f = f.Resolve(now)
+		cursor := ""
+		questions = append(questions, question{"list by " + string(sort) + ": " + text, func() error {
+			page, err := s.List(ctx, store.Query{Filter: f, Sort: sort, Limit: 50, Cursor: cursor})
+			cursor = page.Next
+			return err
+		}})
+	}
+	for _, sort := range Sorts {
+		for _, text := range []string{"", "since:24h", "since:30d", "project:group-0/app-0", "machine:ci-7 since:7d", "result:failed", "-result:success since:7d", "stage:lint", "verdict:oom",
+			"cpu>600s", "mem>90% since:30d", "app-19", "100007", "nothing-of-this", "job:scan ref:feature/a ci:drone", "project:group-1/app-33 job:lint ref:main"} {
+			list(text, sort)
+		}
+	}
+	for _, text := range []string{"", "since:24h", "project:group-0/app-0 since:30d", "result:failed since:7d", "app-19"} {
+		f, _ := filter.Parse(text)
+		f = f.Resolve(now)
+		questions = append(questions, question{"sum: " + text, func() error { _, err := s.Sum(ctx, f); return err }})
+	}
+	for _, by := range []store.By{store.ByProject, store.ByJob, store.ByMachine, store.ByRunner, store.ByStage, store.ByMachineJob} {
+		for _, days := range []int{1, 7, 30, 90} {
+			q := store.GroupQuery{By: by, From: now.AddDate(0, 0, -days), To: now}
+			if by == store.ByStage {
+				q.Project, q.Name = "group-0/app-0", "build"
+			}
+			if by == store.ByMachineJob {
+				q.Machine = "ci-7"
+			}
+			questions = append(questions, question{"groups by " + string(by) + " over " + strconv.Itoa(days) + " d", func() error { _, err := s.Groups(ctx, q); return err }})
+		}
+	}
+	for _, q := range []store.BucketQuery{{From: now.AddDate(0, 0, -1), To: now, Bucket: time.Hour}, {From: now.AddDate(0, 0, -7), To: now, Bucket: time.Hour}, {From: now.AddDate(0, 0, -90), To: now, Bucket: 7 * 24 * time.Hour},
+		{From: now.AddDate(0, 0, -30), To: now, Bucket: 24 * time.Hour, Project: "group-0/app-0"}, {From: now.AddDate(0, 0, -1), To: now, Bucket: time.Hour, Machine: "ci-7"}} {
+		questions = append(questions, question{"buckets of " + q.Bucket.String() + " over " + q.To.Sub(q.From).String() + " " + q.Project + q.Machine, func() error { _, err := s.Buckets(ctx, q); return err }})
+	}
+	questions = append(questions,
+		question{"history", func() error {
+			_, err := s.History(ctx, store.HistoryQuery{Project: "group-0/app-0", Name: "build", Ref: "main", Limit: 20})
+			return err
+		}},
+		question{"names", func() error { _, err := s.Names(ctx, "project", "app-1", 10); return err }},
+		question{"stats", func() error { _, err := s.Stats(ctx); return err }},
+	)
+	var all []time.Duration
+	for _, q := range questions {
+		var took []time.Duration
+		for range 12 {
+			start := time.Now()
+			if err := q.ask(); err != nil {
+				t.Fatalf("%s: %v", q.name, err)
+			}
+			took = append(took, time.Since(start))
+		}
+		all = append(all, took[1:]...)
+		slices.Sort(took)
+		if worst := took[len(took)-2]; worst > 40*time.Millisecond {
+			t.Logf("%8s median %8s  %s", worst.Round(100*time.Microsecond), took[6].Round(100*time.Microsecond), q.name)
+		}
+	}
+	slices.Sort(all)
+	t.Logf("%d answers: median %s, 95th percentile %s, 99th %s, worst %s", len(all), all[len(all)/2], all[len(all)*95/100], all[len(all)*99/100], all[len(all)-1])
+}
