@@ -17,7 +17,7 @@ import (
 const decoderMemory = MaxRecordBytes
 
 var encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
-	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(128<<10))
+	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(128<<10))
 })
 
 var decoder = sync.OnceValues(func() (*zstd.Decoder, error) {
@@ -43,7 +43,7 @@ func encode(r *cimeter.Record) (record, trace []byte, err error) {
 	if r.Trace == nil {
 		return record, nil, nil
 	}
-	if b, err = json.Marshal(r.Trace); err != nil {
+	if b, err = marshalTrace(r.Trace); err != nil {
 		return nil, nil, fmt.Errorf("encode trace: %v: %w", err, cimeter.ErrInvalid)
 	}
 	if len(b) > MaxRecordBytes {

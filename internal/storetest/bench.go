@@ -18,9 +18,9 @@ import (
 // put batches of records with 10 stages and a trace, then bare writes the rows
 // of such records, taken apart before the clock runs. It reports both rates and
 // their ratio.
-func BenchIngest(b *testing.B, s Store, bare func(rows []*store.Row) error) {
-	const n, size, senders = 2000, 50, 2
-	m := &Maker{Random: rand.New(rand.NewPCG(1, 1)), Span: 14 * 24 * time.Hour, Stages: 10, Steps: 128}
+func BenchIngest(b *testing.B, s Store, bare func(rows []*store.Row, rollups []store.Rollup) error) {
+	const n, size, senders = 2000, 100, 2
+	m := &Maker{Random: rand.New(rand.NewPCG(1, 1)), Span: time.Hour, Stages: 10, Steps: 128}
 	var stored, plain time.Duration
 	rounds := 0
 	for b.Loop() {
@@ -56,9 +56,14 @@ func BenchIngest(b *testing.B, s Store, bare func(rows []*store.Row) error) {
 			}
 			rows = append(rows, r)
 		}
+		parts := slices.Collect(slices.Chunk(rows, size))
+		var rollups [][]store.Rollup
+		for _, part := range parts {
+			rollups = append(rollups, store.NewRollups(part))
+		}
 		start = time.Now()
-		for part := range slices.Chunk(rows, size) {
-			if err := bare(part); err != nil {
+		for i, part := range parts {
+			if err := bare(part, rollups[i]); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -11,7 +11,9 @@ import (
 
 func BenchmarkIngest(b *testing.B) {
 	s, bare := openURL(b, database(b)), openURL(b, database(b))
-	storetest.BenchIngest(b, s, func(rows []*store.Row) error { return bare.Bare(b.Context(), rows) })
+	storetest.BenchIngest(b, s, func(rows []*store.Row, rollups []store.Rollup) error {
+		return bare.Bare(b.Context(), rows, rollups)
+	})
 }
 
 func TestLarge(t *testing.T) {

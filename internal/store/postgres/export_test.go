@@ -28,11 +28,16 @@ func (s *Store) Value(ctx context.Context, statement string, args ...any) (v str
 	return v, s.write.QueryRow(ctx, statement, args...).Scan(&v)
 }
 
-// Bare copies the rows of builds into their tables and nothing else: what Put
+// Bare copies rows into their tables and nothing else: what Put
 // is measured against.
-func (s *Store) Bare(ctx context.Context, rows []*store.Row) error {
+func (s *Store) Bare(ctx context.Context, rows []*store.Row, rollups []store.Rollup) error {
 	if err := s.partitions(ctx, rows); err != nil {
 		return err
 	}
-	return s.transaction(ctx, func(tx pgx.Tx) error { return copyRows(ctx, tx, rows) })
+	return s.transaction(ctx, func(tx pgx.Tx) error {
+		if err := copyRows(ctx, tx, rows); err != nil {
+			return err
+		}
+		return putRollups(ctx, tx, rollups)
+	})
 }

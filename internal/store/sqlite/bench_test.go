@@ -17,7 +17,9 @@ func BenchmarkIngest(b *testing.B) {
 	defer s.Close()
 	bare := openAt(b, filepath.Join(dir, "bare.sqlite"))
 	defer bare.Close()
-	storetest.BenchIngest(b, s, func(rows []*store.Row) error { return bare.Bare(b.Context(), rows) })
+	storetest.BenchIngest(b, s, func(rows []*store.Row, rollups []store.Rollup) error {
+		return bare.Bare(b.Context(), rows, rollups)
+	})
 }
 
 func TestLarge(t *testing.T) {

@@ -51,7 +51,7 @@ func (s *Store) Exec(ctx context.Context, statement string) error {
 func (s *Store) Abandon() error { return s.closeAll() }
 
 // Bare writes the rows of builds and nothing else: what Put is measured against.
-func (s *Store) Bare(ctx context.Context, rows []*store.Row) error {
+func (s *Store) Bare(ctx context.Context, rows []*store.Row, rollups []store.Rollup) error {
 	return s.transaction(ctx, func(tx *sql.Tx) error {
 		in := &inserter{ctx: ctx, s: s, tx: tx, known: map[string]*sql.Stmt{}}
 		for _, r := range rows {
@@ -59,6 +59,6 @@ func (s *Store) Bare(ctx context.Context, rows []*store.Row) error {
 				return err
 			}
 		}
-		return nil
+		return in.rollups(rollups)
 	})
 }

@@ -163,11 +163,8 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 				}
 			}
 		}
-		for _, r := range store.NewRollups(stored) {
-			if _, err := in.exec(upsertRollup, int64(r.Dim), r.A, r.B, r.C, r.At, r.Builds, r.Failed, r.Canceled, r.OOM, r.WallUS, r.CPUUS, r.QueueUS,
-				r.Queued, r.ThrottledUS, r.IO, r.Net, r.MemPeak, r.LastAt); err != nil {
-				return err
-			}
+		if err := in.rollups(store.NewRollups(stored)); err != nil {
+			return err
 		}
 		if len(stored) > 0 {
 			if _, err := in.exec("INSERT INTO meta VALUES ('builds', ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value", len(stored)); err != nil {
@@ -188,6 +185,16 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 	s.named.add(names)
 	for i, w := range group {
 		w.result = results[i]
+	}
+	return nil
+}
+
+func (in *inserter) rollups(rollups []store.Rollup) error {
+	for _, r := range rollups {
+		if _, err := in.exec(upsertRollup, int64(r.Dim), r.A, r.B, r.C, r.At, r.Builds, r.Failed, r.Canceled, r.OOM, r.WallUS, r.CPUUS, r.QueueUS,
+			r.Queued, r.ThrottledUS, r.IO, r.Net, r.MemPeak, r.LastAt); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter"
+)
+
+// TestMarshalTrace holds the hand-written form to the general one, for every
+// field that a trace has.
+func TestMarshalTrace(t *testing.T) {
+	full := cimeter.Trace{StepSeconds: 0.25}
+	v := reflect.ValueOf(&full).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Slice {
+			f.Set(reflect.ValueOf([]cimeter.Opt[int64]{cimeter.Some(int64(i)), {}, cimeter.Some(int64(-1 << 62))}))
+		}
+	}
+	for _, trace := range []cimeter.Trace{full, {}, {StepSeconds: 1e-9, MemoryKiB: []cimeter.Opt[int64]{{}}}} {
+		want, err := json.Marshal(trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := marshalTrace(&trace); err != nil || string(got) != string(want) {
+			t.Errorf("got %s, %v\nwant %s", got, err, want)
+		}
+	}
+}
+
+func TestDecode_damaged(t *testing.T) {
+	r := &cimeter.Record{Build: cimeter.Build{Key: "run/1", Project: "p"}, EndedAt: time.Unix(1, 0).UTC(), Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{}}
+	stored, _, err := encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Decode("run/1", stored, nil); err != nil || !reflect.DeepEqual(got, r) {
+		t.Fatalf("Decode = %+v, %v", got, err)
+	}
+	for i := range stored {
+		for bit := range 8 {
+			bad := append([]byte(nil), stored...)
+			bad[i] ^= 1 << bit
+			if got, err := Decode("run/1", bad, nil); err == nil && !reflect.DeepEqual(got, r) {
+				t.Fatalf("bit %d of byte %d flipped: told %+v", bit, i, got)
+			}
+		}
+	}
+	for n := range stored {
+		if _, err := Decode("run/1", stored[:n], nil); err == nil {
+			t.Fatalf("%d of %d bytes are a record", n, len(stored))
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	r := &cimeter.Record{Build: cimeter.Build{Key: "run/1"}, EndedAt: time.Unix(1, 0), Trace: &cimeter.Trace{StepSeconds: 1}}
+	record, trace, err := encode(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(record, trace)
+	f.Add([]byte(nil), []byte("x"))
+	f.Fuzz(func(t *testing.T, record, trace []byte) {
+		if r, err := Decode("k", record, trace); (r == nil) != (err != nil) {
+			t.Fatalf("Decode = %v, %v", r, err)
+		}
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("x")
+	f.Add(encodeCursor(SortCPU, false, position{-1, 1 << 60}))
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := decodeCursor(SortCPU, false, s)
+		if err != nil {
+			if !errors.Is(err, cimeter.ErrInvalid) || p != (position{}) {
+				t.Fatalf("%q: %+v, %v", s, p, err)
+			}
+			return
+		}
+		if encodeCursor(SortCPU, false, p) != s {
+			t.Fatalf("%q reads as %+v, which is another cursor", s, p)
+		}
+	})
+}
+
+func TestSpread(t *testing.T) {
+	s := SpreadOf([]float64{1, 2, 3, 4, 100})
+	if s != (Spread{Median: 3, MAD: 1, N: 5}) {
+		t.Errorf("got %+v", s)
+	}
+	for v, want := range map[float64]bool{3: false, 6: false, 6.1: true, -0.1: true, 0.1: false} {
+		if s.Beyond(v) != want {
+			t.Errorf("Beyond(%g) = %t", v, !want)
+		}
+	}
+	if (Spread{Median: 100, N: 3}).Beyond(105) {
+		t.Error("a twentieth more is beyond the usual")
+	}
+	if SpreadOf(nil).Beyond(1) {
+		t.Error("something is beyond nothing")
+	}
+}
+
+func TestUsualOf(t *testing.T) {
+	record := func(wall float64, cpu cimeter.Opt[float64]) *cimeter.Record {
+		u := cimeter.Usage{WallSeconds: wall, CPUSeconds: cimeter.CPUSeconds{Total: cpu}}
+		return &cimeter.Record{Usage: u, Stages: []cimeter.Stage{{Name: "a", Usage: u}}}
+	}
+	u := UsualOf([]*cimeter.Record{record(1, cimeter.Some(5.0)), record(3, cimeter.Opt[float64]{}), record(5, cimeter.Some(7.0))})
+	if u.Builds != 3 || u.WallSeconds != (Spread{3, 2, 3}) || u.CPUSeconds != (Spread{6, 1, 2}) || u.NetworkBytes.N != 0 || u.QueueSeconds.N != 0 {
+		t.Errorf("got %+v", u)
+	}
+	if len(u.Stages) != 1 || u.Stages[0].Name != "a" || u.Stages[0].CPUSeconds != (Spread{6, 1, 2}) {
+		t.Errorf("stages %+v", u.Stages)
+	}
+}
