@@ -32,7 +32,10 @@ func BenchmarkAgent(b *testing.B) {
 		b.Skip("a docker daemon is not for -short")
 	}
 	p := buildPrograms(b)
-	s := &suite{programs: p, d: testdocker.Start(b, testdocker.Options{Files: map[string]string{"/usr/bin/burn": p.burn}})}
+	root := makeRoot(b)
+	s := &suite{programs: p, root: root, d: testdocker.Start(b, testdocker.Options{
+		CgroupParent: root + "/docker", Files: map[string]string{"/usr/bin/burn": p.burn},
+	})}
 	s.fleet.d = s.d
 	b.Run("ShortLived", s.shortLived)
 	for _, n := range []int{few, some, many} {
@@ -46,6 +49,7 @@ func BenchmarkAgent(b *testing.B) {
 
 type suite struct {
 	programs
+	root  string // the cgroup that agents take for the root
 	d     *testdocker.Daemon
 	fleet fleet
 	table table
@@ -58,7 +62,7 @@ type suite struct {
 func (s *suite) steady(b *testing.B, n int) {
 	s.fleet.grow(b, n)
 	wait(3 * time.Second) // what starting them left to do
-	a := startAgent(b, s.d, s.agent)
+	a := s.start(b, s.agent)
 	// The floor reads between the agent's rounds, so that neither reads what
 	// the other has just brought into the CPU's caches.
 	wait(450 * time.Millisecond)
@@ -152,7 +156,7 @@ func (s *suite) daemon(b *testing.B) {
 	for range 3 {
 		off = append(off, measure())
 		before := used()
-		a := startAgent(b, s.d, s.agent)
+		a := s.start(b, s.agent)
 		wait(5 * time.Second) // inspections
 		starts = append(starts, float64((used()-before).Microseconds())/1e3)
 		on = append(on, measure())
@@ -172,7 +176,7 @@ func (s *suite) daemon(b *testing.B) {
 // scrape measures a scrape of /metrics with 300 containers' series.
 func (s *suite) scrape(b *testing.B) {
 	s.fleet.grow(b, many)
-	a := startAgent(b, s.d, s.agent)
+	a := s.start(b, s.agent)
 	wait(8 * time.Second) // the containers' builds are known by then
 	const scrapes = 20
 	begin := a.metrics()
@@ -204,7 +208,7 @@ var probeLine = regexp.MustCompile(`^probe (\d+)$`)
 // does nothing but one round.
 func (s *suite) allocations(b *testing.B) {
 	s.fleet.grow(b, many)
-	a := startAgent(b, s.d, s.probed)
+	a := s.start(b, s.probed)
 	wait(warmUp)
 	count := func() uint64 {
 		a.signal(syscall.SIGUSR1)

@@ -2,7 +2,9 @@ package bench_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,28 +126,61 @@ func counters(path string) ([]string, error) {
 	return files, nil
 }
 
-// mounts is a shell script that makes a cgroup what is mounted at root, in the
-// hierarchies that an agent meters; both are made where they do not exist.
-func mounts(cgroup, root string) (script string, err error) {
+// hierarchies lists the mounted ones that an agent meters, by their folders in
+// cgroupRoot.
+func hierarchies() ([]string, error) {
 	v2, err := testdocker.V2()
+	if err != nil || v2 {
+		return []string{""}, err
+	}
+	var all []string
+	for _, h := range []string{"memory", "cpu", "cpuacct", "pids", "blkio", "unified"} {
+		if _, err := os.Stat(filepath.Join(cgroupRoot, h, "cgroup.procs")); err == nil {
+			all = append(all, h)
+		}
+	}
+	return all, nil
+}
+
+// makeRoot makes a cgroup in every hierarchy, which goes with b, and returns
+// its path.
+func makeRoot(b *testing.B) string {
+	b.Helper()
+	path := fmt.Sprintf("/cimeter-bench-%d", os.Getpid())
+	all, err := hierarchies()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, h := range all {
+		dir := filepath.Join(cgroupRoot, h, path)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Cleanup(func() {
+		entries, _ := filepath.Glob(filepath.Join(cgroupRoot, "*", path)) // the pattern is well-formed
+		for _, dir := range append(entries, filepath.Join(cgroupRoot, path)) {
+			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				b.Errorf("removing the benchmark's cgroup: %v", err)
+			}
+		}
+	})
+	return path
+}
+
+// mounts is a shell script that makes a cgroup what is mounted at root, in the
+// hierarchies that an agent meters.
+func mounts(cgroup, root string) (script string, err error) {
+	all, err := hierarchies()
 	if err != nil {
 		return "", err
 	}
-	hierarchies := []string{"memory", "cpu", "cpuacct", "pids", "blkio", "unified"}
-	if v2 {
-		hierarchies = []string{""}
-	}
-	for _, h := range hierarchies {
-		if _, err := os.Stat(filepath.Join(cgroupRoot, h, "cgroup.procs")); err != nil {
-			continue // not mounted
+	for _, h := range all {
+		to := filepath.Join(root, h)
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			return "", err
 		}
-		from, to := filepath.Join(cgroupRoot, h, cgroup), filepath.Join(root, h)
-		for _, dir := range []string{from, to} {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return "", err
-			}
-		}
-		script += "mount --bind " + from + " " + to + "\n"
+		script += "mount --bind " + filepath.Join(cgroupRoot, h, cgroup) + " " + to + "\n"
 	}
 	return script, nil
 }

@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/cimeter/cimeter/internal/testdocker"
 )
 
 // patience bounds every wait for something that must come.
@@ -44,7 +42,6 @@ func start(b *testing.B, cmd *exec.Cmd, follow func() (io.ReadCloser, error)) *p
 	if err != nil {
 		b.Fatal(err)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a benchmark that is killed leaves none
 	if err := cmd.Start(); err != nil {
 		b.Fatalf("starting %s: %v", cmd.Path, err)
 	}
@@ -167,20 +164,21 @@ var (
 	metering  = regexp.MustCompile(`msg="?metering"?`)
 )
 
-// startAgent starts an agent inside the daemon's network namespace and waits
-// until it is ready. Its cgroup root is the daemon's parent cgroup: what other
-// containers the machine has is not to be measured.
-func startAgent(b *testing.B, d *testdocker.Daemon, program string) *agent {
+// start starts an agent inside the daemon's network namespace and waits until
+// it is ready. Its cgroup root is the one above the daemon's parent cgroup: what
+// other containers the machine has is not to be measured.
+func (s *suite) start(b *testing.B, program string) *agent {
 	b.Helper()
 	dir := b.TempDir()
 	root, config := filepath.Join(dir, "cgroup"), filepath.Join(dir, "cimeter.yml")
 	if err := os.WriteFile(config, []byte("agent:\n  grace: 3s\n  cgroup_root: "+root+"\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	script, err := mounts(d.CgroupParent(), root)
+	script, err := mounts(s.root, root)
 	if err != nil {
 		b.Fatal(err)
 	}
+	d := s.d
 	// The mounts are in a namespace of the agent's own, which goes with it.
 	cmd := d.Command("unshare", "--mount", "sh", "-ec", script+`exec "$@"`, "sh",
 		program, "agent", "--listen", "127.0.0.1:0", "--docker", d.Host(), "--data", filepath.Join(dir, "data"), "--config", config)

@@ -43,7 +43,7 @@ func (s *suite) shortLived(b *testing.B) {
 
 // short runs the containers as steps of one Drone build.
 func (s *suite) short(b *testing.B, number int, where string) {
-	a := startAgent(b, s.d, s.agent)
+	a := s.start(b, s.agent)
 	rnd := rand.New(rand.NewPCG(uint64(number), 0))
 	before, err := s.d.CPU()
 	if err != nil {
@@ -97,6 +97,7 @@ func (s *suite) short(b *testing.B, number int, where string) {
 	missed := shortContainers - len(r.Stages)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(captured, "%captured/"+strconv.Itoa(number))
+	b.ReportMetric(float64(missed), "missed/"+strconv.Itoa(number))
 	s.table.add(fmt.Sprintf("CPU captured of %d short containers", shortContainers), ">= 99.5 %", fmt.Sprintf("%.2f %%", captured),
 		captured >= 99.5 && missed == 0, fmt.Sprintf("%d missed, %d gaps; %s", missed, len(r.Gaps), where))
 	a.end(syscall.SIGTERM)
