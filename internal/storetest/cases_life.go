@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,6 +47,11 @@ func retainAll(t testing.TB, s Store, r store.Retention) (out store.Retained) {
 func testRetainAge(t *testing.T, s Store) {
 	m := filled(t, s, 41, 600, 28*24*time.Hour)
 	cut := Base.AddDate(0, 0, -14)
+	gone := NewMaker(44, time.Hour).Put(5000)
+	gone.Record.Ref = "gone-with-its-build"
+	gone.Record.EndedAt = Base.AddDate(0, 0, -20)
+	put(t, s, []store.Put{gone})
+	m.puts = append(m.puts, gone)
 	if cut.Weekday() != time.Monday {
 		t.Fatalf("%s is a %s", cut, cut.Weekday())
 	}
@@ -83,6 +89,16 @@ func testRetainAge(t *testing.T, s Store) {
 		if got := pages(t, s, store.Query{Filter: f, Limit: 500}); len(got) != len(want) {
 			t.Errorf("%s: %d builds, want %d", f, len(got), len(want))
 		}
+	}
+	if got, err := s.Names(t.Context(), "ref", "", 1000); err != nil || slices.Contains(got, gone.Record.Ref) || !slices.Contains(got, "main") {
+		t.Errorf("Names of refs = %q, %v; want those that builds have", got, err)
+	}
+	again := NewMaker(45, time.Hour).Put(5001)
+	again.Record.Ref = gone.Record.Ref
+	put(t, s, []store.Put{again})
+	m.puts, young = append(m.puts, again), append(young, again)
+	if got, err := s.Names(t.Context(), "ref", "gone", 1000); err != nil || len(got) != 1 {
+		t.Errorf("Names of a ref that is back = %q, %v", got, err)
 	}
 	// The totals of deleted builds stay, and are not counted again.
 	got, err := s.Put(t.Context(), old[:10])

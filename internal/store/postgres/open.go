@@ -43,7 +43,9 @@ type Store struct {
 	mu    sync.Mutex
 	weeks map[int64]bool          // partitions that are there, by their start
 	known map[store.Name]struct{} // names that are there
-	steps int
+	// knownAt is retention's bound as of which known holds.
+	knownAt int64
+	steps   int
 }
 
 // Open connects and brings the schema up to date. The error wraps

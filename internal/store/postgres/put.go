@@ -39,17 +39,18 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 	// Servers that put the same keys take the locks in one order.
 	slices.SortFunc(rows, func(x, y *store.Row) int { return cmp.Compare(x.Key, y.Key) })
 	var names []store.Name
+	var keptFrom int64
 	err := s.partitions(ctx, rows)
 	if err == nil {
 		err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
-			names, err = s.put(ctx, tx, rows, &result)
+			names, keptFrom, err = s.put(ctx, tx, rows, &result)
 			return err
 		})
 	}
 	if err != nil {
 		return store.PutResult{}, fmt.Errorf("put %d records: %w", len(batch), coded(err))
 	}
-	s.remember(names)
+	s.remember(names, keptFrom)
 	return result, nil
 }
 
@@ -69,11 +70,10 @@ last_at = greatest(r.last_at, excluded.last_at)`
 
 // put writes rows of different keys, sorted by key. The keys come first: which
 // of them are new decides what is copied into the tables.
-func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *store.PutResult) ([]store.Name, error) {
-	var from int64
+func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *store.PutResult) (names []store.Name, from int64, err error) {
 	// The lock keeps retention from moving the bound under this transaction.
 	if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from' FOR SHARE").Scan(&from); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	rows = slices.DeleteFunc(rows, func(r *store.Row) bool {
 		if r.At < from {
@@ -83,34 +83,34 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *s
 		return false
 	})
 	if len(rows) == 0 {
-		return nil, nil
+		return nil, from, nil
 	}
 	fresh, err := newKeys(ctx, tx, rows)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	result.Stored = len(fresh)
 	result.Duplicates += len(rows) - len(fresh)
 	rows = slices.DeleteFunc(rows, func(r *store.Row) bool { return !fresh[r.Key] })
 	if len(rows) == 0 {
-		return nil, nil
+		return nil, from, nil
 	}
 	if err := copyRows(ctx, tx, rows); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	names := s.missing(store.NewNames(rows))
+	names = s.missing(store.NewNames(rows), from)
 	if len(names) > 0 {
 		shards, kinds, values, targets := make([]int16, len(names)), make([]string, len(names)), make([]string, len(names)), make([]string, len(names))
 		for i, n := range names {
 			shards[i], kinds[i], values[i], targets[i] = store.Shard(n.Value), n.Kind, n.Value, n.Target
 		}
 		if _, err := tx.Exec(ctx, "INSERT INTO names SELECT * FROM unnest($1::smallint[], $2::text[], $3::text[], $4::text[]) ON CONFLICT DO NOTHING", shards, kinds, values, targets); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	// The rows that all servers write to come last: they are locked for the
 	// shortest time.
-	return names, putRollups(ctx, tx, store.NewRollups(rows))
+	return names, from, putRollups(ctx, tx, store.NewRollups(rows))
 }
 
 // copyRows copies rows of new keys into builds and stages.
@@ -178,15 +178,24 @@ func putRollups(ctx context.Context, tx pgx.Tx, rollups []store.Rollup) error {
 // dropped.
 const maxNamed = 50_000
 
-func (s *Store) missing(names []store.Name) []store.Name {
+// missing returns the names that this server has not seen in the database since
+// retention, which takes names that no build has, last moved its bound.
+func (s *Store) missing(names []store.Name, keptFrom int64) []store.Name {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.knownAt != keptFrom {
+		s.knownAt = keptFrom
+		clear(s.known)
+	}
 	return slices.DeleteFunc(names, func(n store.Name) bool { _, ok := s.known[n]; return ok })
 }
 
-func (s *Store) remember(names []store.Name) {
+func (s *Store) remember(names []store.Name, keptFrom int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.knownAt != keptFrom {
+		return
+	}
 	if len(s.known) > maxNamed {
 		clear(s.known)
 	}

@@ -15,6 +15,7 @@ import (
 	code "modernc.org/sqlite/lib"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
 )
 
 // Options say how a Store is opened.
@@ -48,6 +49,7 @@ type Store struct {
 
 	steps int // under turn
 	named nameSet
+	swept store.Name // where the next sweep of names begins; under turn
 	leads leads
 }
 

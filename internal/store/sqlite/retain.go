@@ -35,6 +35,9 @@ func (s *Store) Retain(ctx context.Context, r store.Retention) (store.Retained, 
 			break
 		}
 	}
+	if err := s.sweepNames(ctx); err != nil {
+		return out, fmt.Errorf("retain: %w", s.damaged(err))
+	}
 	st, err := s.Stats(ctx)
 	out.Bytes = st.Bytes
 	return out, err
@@ -86,6 +89,63 @@ func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retain
 	s.step()
 	_, err = s.write.ExecContext(ctx, "PRAGMA incremental_vacuum(2000)")
 	return deleted, err
+}
+
+// sweep is how many names a run of retention looks at.
+const sweep = 2000
+
+// nameColumns are the columns of builds that hold the targets of names. Those of
+// stages stay: they are few, and retention finds stages by them.
+var nameColumns = map[string]string{"project": "project", "job": "name", "ref": "ref", "machine": "machine", "runner": "runner"}
+
+// sweepNames deletes names that no build has: the refs of months are many. Each
+// run looks at the next ones.
+func (s *Store) sweepNames(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	rows, err := s.write.QueryContext(ctx, "SELECT kind, value, target FROM names WHERE (kind, value) >= (?, ?) ORDER BY kind, value LIMIT ?", s.swept.Kind, s.swept.Value, sweep)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var names []store.Name
+	for rows.Next() {
+		var n store.Name
+		if err := rows.Scan(&n.Kind, &n.Value, &n.Target); err != nil {
+			return err
+		}
+		names = append(names, n)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	rows.Close()
+	err = s.transaction(ctx, func(tx *sql.Tx) error {
+		for _, n := range names {
+			column, ok := nameColumns[n.Kind]
+			if !ok {
+				continue
+			}
+			if err := s.exec(ctx, tx, "DELETE FROM names WHERE kind = ? AND value = ? AND target = ? AND NOT EXISTS (SELECT 1 FROM builds WHERE "+column+" = ?)",
+				n.Kind, n.Value, n.Target, n.Target); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.named = nameSet{}
+	s.swept = store.Name{}
+	if len(names) == sweep {
+		s.swept = names[sweep-1]
+	}
+	return nil
 }
 
 // over returns the time before which builds must go; 0: none.
