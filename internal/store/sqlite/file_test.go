@@ -220,3 +220,51 @@ func TestBackup_whileWriting(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 }
+
+// TestPut_full fills the disk that the file may take: nothing is acknowledged
+// that is not kept, reads go on, and with room it goes on without being opened
+// again.
+func TestPut_full(t *testing.T) {
+	s := open(t).(*sqlite.Store)
+	m := storetest.NewMaker(3, time.Hour)
+	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 300"); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged, first := 0, 0
+	var err error
+	for ; first < 5000; first += 20 {
+		var got store.PutResult
+		if got, err = s.Put(t.Context(), m.Puts(first, 20)); err != nil {
+			break
+		}
+		acknowledged += got.Stored
+	}
+	if !errors.Is(err, cimeter.ErrUnavailable) || acknowledged == 0 {
+		t.Fatalf("Put on a full disk after %d builds: %v; want it unavailable", acknowledged, err)
+	}
+	n := 0
+	if err := s.Each(t.Context(), nil, true, func(*cimeter.Record) error { n++; return nil }); err != nil || n != acknowledged {
+		t.Errorf("%d builds, %v; want the %d acknowledged", n, err, acknowledged)
+	}
+	if err := s.Exec(t.Context(), "PRAGMA max_page_count = 100000"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Put(t.Context(), m.Puts(first, 20)); err != nil || got.Stored != 20 {
+		t.Errorf("Put with room again = %+v, %v", got, err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "builds.sqlite"))
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.Put(t.Context(), storetest.NewMaker(1, time.Hour).Puts(0, 1)); !errors.Is(err, cimeter.ErrUnavailable) {
+		t.Errorf("Put after Close: %v; want it unavailable", err)
+	}
+	if _, err := s.Retain(t.Context(), store.Retention{}); !errors.Is(err, cimeter.ErrUnavailable) {
+		t.Errorf("Retain after Close: %v; want it unavailable", err)
+	}
+}

@@ -43,9 +43,11 @@ type Store struct {
 	unclean bool
 	lock    *os.File
 
-	turn  chan struct{} // holds the right to write
-	mu    sync.Mutex
-	queue []*waiting
+	turn   chan struct{} // holds the right to write
+	closed chan struct{} // closed by Close
+	once   sync.Once
+	mu     sync.Mutex
+	queue  []*waiting
 
 	steps int // under turn
 	named nameSet
@@ -69,7 +71,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
 	}
 	o.Path = path
-	s := &Store{o: o, turn: make(chan struct{}, 1)}
+	s := &Store{o: o, turn: make(chan struct{}, 1), closed: make(chan struct{})}
 	if err := s.open(ctx); err != nil {
 		s.closeAll()
 		return nil, fmt.Errorf("open store %s: %w", o.Path, err)
@@ -178,11 +180,28 @@ func (s *Store) damaged(err error) error {
 	return err
 }
 
-// Close ends the store and marks it as cleanly closed.
-func (s *Store) Close() error {
-	s.turn <- struct{}{}
-	_, err := s.write.Exec("UPDATE meta SET value = 1 WHERE name = 'clean'")
-	return errors.Join(err, s.closeAll())
+// Close waits for the batch being written, ends the store and marks it as
+// cleanly closed. What is asked of it later is unavailable.
+func (s *Store) Close() (err error) {
+	s.once.Do(func() {
+		close(s.closed)
+		s.turn <- struct{}{} // never given back
+		_, err = s.write.Exec("UPDATE meta SET value = 1 WHERE name = 'clean'")
+		err = errors.Join(err, s.closeAll())
+	})
+	return err
+}
+
+// take waits for the right to write; give it back through turn.
+func (s *Store) take(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-s.closed:
+		return fmt.Errorf("the store is closed: %w", cimeter.ErrUnavailable)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (s *Store) closeAll() error {

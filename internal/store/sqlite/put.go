@@ -49,6 +49,12 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 			<-s.turn
 		case <-w.done:
 			waits = false
+		case <-s.closed:
+			if s.withdraw(w) {
+				return store.PutResult{}, fmt.Errorf("put %d records: the store is closed: %w", len(batch), cimeter.ErrUnavailable)
+			}
+			<-w.done
+			waits = false
 		case <-ctx.Done():
 			if s.withdraw(w) {
 				return store.PutResult{}, fmt.Errorf("put %d records: %w", len(batch), ctx.Err())

@@ -45,12 +45,10 @@ func (s *Store) Retain(ctx context.Context, r store.Retention) (store.Retained, 
 
 // retain deletes the oldest builds once; 0: none needs to go.
 func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retained) (deleted int64, err error) {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := s.take(ctx); err != nil {
+		return 0, err
 	}
+	defer func() { <-s.turn }()
 	err = s.transaction(ctx, func(tx *sql.Tx) error {
 		if !r.TotalsFrom.IsZero() {
 			if err := s.exec(ctx, tx, `DELETE FROM rollups WHERE dim IN (0, 1, 2, 3, 4, 5, 6) AND at < ?`, store.Micros(r.TotalsFrom)); err != nil {
@@ -101,12 +99,10 @@ var nameColumns = map[string]string{"project": "project", "job": "name", "ref": 
 // sweepNames deletes names that no build has: the refs of months are many. Each
 // run looks at the next ones.
 func (s *Store) sweepNames(ctx context.Context) error {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := s.take(ctx); err != nil {
+		return err
 	}
+	defer func() { <-s.turn }()
 	rows, err := s.write.QueryContext(ctx, "SELECT kind, value, target FROM names WHERE (kind, value) >= (?, ?) ORDER BY kind, value LIMIT ?", s.swept.Kind, s.swept.Value, sweep)
 	if err != nil {
 		return err
