@@ -61,7 +61,7 @@ func pages(t testing.TB, s Store, q store.Query) []*cimeter.Record {
 }
 
 func testList(t *testing.T, s Store) {
-	m := filled(t, s, 20, 400, 72*time.Hour)
+	m := filled(t, s, 20, 220, 72*time.Hour)
 	of := map[string]store.Put{}
 	for _, p := range m.puts {
 		of[p.Record.Key] = p
@@ -69,14 +69,14 @@ func testList(t *testing.T, s Store) {
 	for i, text := range Filters {
 		f := Parse(t, text)
 		for j, sort := range Sorts {
-			if (i+j)%3 == 0 {
+			if (i+j)%3 != 0 { // each filter with some sorts, each sort with many filters
 				continue
 			}
 			// Few builds looked at make the pages go the ways that they go in a large
 			// store: short pages, walks instead of sorting.
-			asc, examine := (i+j)%2 == 0, []int{0, 30, 100}[(i/3+j)%3]
+			asc, examine := j%2 == 0, []int{0, 30, 100}[(i/3+j)%3]
 			want := m.find(f, sort, asc)
-			got := pages(t, s, store.Query{Filter: f, Sort: sort, Asc: asc, Limit: 60, Examine: examine})
+			got := pages(t, s, store.Query{Filter: f, Sort: sort, Asc: asc, Limit: 50, Examine: examine})
 			if len(got) != len(want) {
 				t.Errorf("%q by %s: %d builds, want %d", text, sort, len(got), len(want))
 				continue
