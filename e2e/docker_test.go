@@ -45,6 +45,7 @@ func TestDocker(t *testing.T) {
 		{"ShortLived", shortLived},
 		{"HostNetwork", hostNetwork},
 		{"OOM", oom},
+		{"OOMOfChild", oomOfChild},
 		{"Throttled", throttled},
 		{"AgentStartedLate", agentStartedLate},
 		{"AgentKilled", agentKilled},
@@ -381,6 +382,23 @@ func oom(t *testing.T, m *machine) {
 	}
 }
 
+// oomOfChild has a child of the script killed for memory; the script goes on
+// and its exit code is ordinary.
+func oomOfChild(t *testing.T, m *machine) {
+	a := startAgent(t, m, agentConfig(nil))
+	j := smallJob(4311)
+	j.Memory = 64 << 20
+	j.Stages[2].Steps = []string{"cpu=0.1", "oomchild"}
+	if err := j.playNew(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	r := a.await(j.Key())
+	checkGitLab(t, m, j, &r)
+	if i := slices.IndexFunc(r.Verdicts, func(v cimeter.Verdict) bool { return v.Kind == "oom" }); i < 0 || r.Verdicts[i].Stage != "step_script" {
+		t.Errorf("verdicts %+v, want oom of step_script", r.Verdicts)
+	}
+}
+
 // throttled runs a script that may use a fifth of a CPU.
 func throttled(t *testing.T, m *machine) {
 	a := startAgent(t, m, agentConfig(nil))
@@ -474,9 +492,15 @@ func secrets(t *testing.T, m *machine) {
 		}
 		texts[page] = string(b)
 	}
+	for _, line := range [][]string{{"builds"}, {"builds", "--format", "json"}, {"builds", "--format", "csv"}, {"summary", j.Key()}, {"summary", "--json", j.Key()}, {"summary", "--markdown", j.Key()}} {
+		texts[strings.Join(line, " ")] = a.tool(line...)
+	}
 	err := filepath.WalkDir(a.data, func(path string, e os.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
+		}
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has the mode %v (%v), want 0600", path, info.Mode(), err)
 		}
 		b, err := os.ReadFile(path)
 		texts[path] = string(b)
@@ -485,7 +509,10 @@ func secrets(t *testing.T, m *machine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(texts) < 9 {
+	if info, err := os.Stat(a.data); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%s has the mode %v (%v), want 0700", a.data, info.Mode(), err)
+	}
+	if len(texts) < 15 {
 		t.Errorf("looked at %d texts only; the agent keeps no file in %s", len(texts), a.data)
 	}
 	for where, text := range texts {

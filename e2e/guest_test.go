@@ -25,6 +25,7 @@ var guestTests = []struct{ dir, run string }{
 	{"internal/watch", "."},
 	{"internal/netns", "."},
 	{"internal/process", "."},
+	{"internal/wrap", "^TestRun_(Counts|Stages|StagesSumUp|OOM)$"},
 	{"e2e", "^(TestClockSet|TestAgentNested|TestAgentMissedEnd|TestAgentLittleMemory|TestAgentStarved)$"},
 	{"e2e", "^TestDocker$/^(GitLabOld|GitLabNew|Drone|Woodpecker|ShortLived|HostNetwork|OOM|Throttled|AgentKilled|NoCapability)$"},
 }
@@ -52,17 +53,8 @@ func TestInGuest(t *testing.T) {
 	for _, p := range guestTests {
 		pkg := strings.ReplaceAll(p.dir, "/", "-")
 		to := filepath.Join(dir, pkg)
-		if err := os.MkdirAll(to, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := buildTest(filepath.Join(to, "run.test"), "./"+p.dir); err != nil {
-			t.Fatal(err)
-		}
-		if from := filepath.Join("..", p.dir, "testdata"); exists(from) {
-			if err := os.CopyFS(filepath.Join(to, "testdata"), os.DirFS(from)); err != nil {
-				t.Fatal(err)
-			}
-			if err := copyModes(from, filepath.Join(to, "testdata")); err != nil {
+		if !exists(to) {
+			if err := packTests(to, p.dir); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,6 +79,24 @@ func TestInGuest(t *testing.T) {
 	if err != nil || failed > 0 || passed == 0 {
 		t.Errorf("the guest's run: %v\n%s", err, out)
 	}
+}
+
+// packTests puts the test program of a package and its data into a folder.
+func packTests(to, pkg string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	if err := buildTest(filepath.Join(to, "run.test"), "./"+pkg); err != nil {
+		return err
+	}
+	from := filepath.Join("..", pkg, "testdata")
+	if !exists(from) {
+		return nil
+	}
+	if err := os.CopyFS(filepath.Join(to, "testdata"), os.DirFS(from)); err != nil {
+		return err
+	}
+	return copyModes(from, filepath.Join(to, "testdata"))
 }
 
 // runGuest runs what is in dir inside the guest and returns what it printed.

@@ -71,7 +71,22 @@ func newMachine(t *testing.T, args ...string) *machine {
 	m.sink = l.Addr().String()
 	go serveSink(l)
 	wakeBlockIO(t, m.disk)
+	m.warm(t)
 	return m
+}
+
+// warm has a container read every program of the image and every file of the
+// disk, and run burn: whatever is cold is block IO of the first container that
+// needs it, and burn does not know of it.
+func (m *machine) warm(t *testing.T) {
+	t.Helper()
+	exit, err := m.Run(t.Context(), testdocker.Spec{
+		Name: "warm", Binds: m.binds(), Env: m.env("warm"),
+		Cmd: []string{"sh", "-c", `cat /usr/bin/* /entrypoint /bin/busybox >/dev/null && for f in /disk/*; do burn read=1048576:$f write=4096:$f || exit; done && burn fork=2:0.001 mem=4096`},
+	})
+	if err != nil || exit.Code != 0 {
+		t.Fatalf("warming up: exit %d: %s: %v", exit.Code, exit.Output, err)
+	}
 }
 
 // prefill writes a file to the disk. Written over, it needs no new block: the
