@@ -327,3 +327,30 @@ func batch(t testing.TB, records ...*cimeter.Record) []byte {
 	}
 	return b.Bytes()
 }
+
+// No query makes the store fail or an answer break (T22).
+func FuzzServerQuery(f *testing.F) {
+	for _, seed := range []string{
+		"q=cpu%3E9s", "q=%27%20OR%201%3D1", "q=a*%20-b%20%22c%20d%22", "sort=cpu&order=asc&cursor=x", "project=%25&name=_", "since=1d&before=-1d",
+		"machine=%00", "q=mem%3E90%25%20since%3A2026-01-01", "cursor=AAAA", "runner=%ff", "q=key:gitlab/*", "limit=500&trace=true",
+	} {
+		f.Add(seed)
+	}
+	api, _ := newServer(f, 20)
+	f.Fuzz(func(t *testing.T, query string) {
+		for _, path := range []string{"/api/v1/builds", "/api/v1/summary", "/api/v1/totals", "/api/v1/stages", "/api/v1/names", "/api/v1/compare"} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+			r.URL.RawQuery = query
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, r)
+			switch w.Code {
+			case http.StatusOK, http.StatusBadRequest, http.StatusNotFound:
+			default:
+				t.Errorf("%s?%s: %d %s", path, query, w.Code, w.Body)
+			}
+			if !json.Valid(w.Body.Bytes()) {
+				t.Errorf("%s?%s: %s: want JSON", path, query, w.Body)
+			}
+		}
+	})
+}

@@ -218,11 +218,11 @@ func TestDecodeBatch_bombs(t *testing.T) {
 	}{
 		"zstd of 64 MiB of zeros": {bomb("zstd", io.LimitReader(zeros{}, much)), "zstd"},
 		"gzip of 64 MiB of zeros": {bomb("gzip", io.LimitReader(zeros{}, much)), "gzip"},
-		"gzip of empty lines":    {bomb("gzip", bytes.NewReader(empty)), "gzip"},
-		"zstd of empty lines":    {bomb("zstd", bytes.NewReader(empty)), "zstd"},
-		"plain and too large":    {empty, ""},
-		"a window of 64 MiB":     {packed(t, bytes.Repeat([]byte("x"), 10<<20), 64<<20), "zstd"},
-		"501 records":            {bytes.Repeat([]byte("{}\n"), 501), ""},
+		"gzip of empty lines":     {bomb("gzip", bytes.NewReader(empty)), "gzip"},
+		"zstd of empty lines":     {bomb("zstd", bytes.NewReader(empty)), "zstd"},
+		"plain and too large":     {empty, ""},
+		"a window of 64 MiB":      {packed(t, bytes.Repeat([]byte("x"), 10<<20), 64<<20), "zstd"},
+		"501 records":             {bytes.Repeat([]byte("{}\n"), 501), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
