@@ -169,23 +169,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// refreshNetworks reads the counters of all network namespaces shortly before
-// each round, in one go. The kernel makes it wait while a runtime changes
-// networks; the meter does not wait for it.
+// refreshNetworks reads the counters of all network namespaces in one go,
+// whenever a round begins: the next round takes them. The kernel makes it wait
+// while a runtime changes networks; the meter does not wait for it.
 func (a *Agent) refreshNetworks(ctx context.Context) {
-	ahead := a.opts.Interval - a.opts.Interval/20
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.refresh:
-		}
-		t := time.NewTimer(ahead)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return
-		case <-t.C:
 		}
 		if err := a.nets.Refresh(); err != nil {
 			a.log.Warn("networks are read one by one", "err", err)

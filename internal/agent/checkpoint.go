@@ -1,11 +1,15 @@
 package agent
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
-// checkpointEvery is how often a running build is checkpointed though none of
-// its stages ended: what is lost of it with the agent is bounded by this, and so
-// is the disk's work.
-const checkpointEvery = 30 * time.Second
+// checkpointEvery is the longest that a running build is not checkpointed, though
+// none of its stages begins or ends. An agent that comes back goes on from an old
+// one as well as from a new one: the kernel kept counting. Only what a container
+// used that also ends while no agent runs is lost back to the last.
+const checkpointEvery = 4 * time.Minute
 
 // promptParts is up to how many parts a build is checkpointed whenever one of
 // them begins or ends. One with more, which no CI system makes of a usual job,
@@ -28,7 +32,8 @@ func (m *meter) checkpoint(key string, now time.Time) {
 		delete(m.due, key) // not running any more
 		return
 	}
-	m.due[key] = now.Add(checkpointEvery)
+	// Spread: after a start all builds would be written in the same round.
+	m.due[key] = now.Add(checkpointEvery/2 + rand.N(checkpointEvery/2))
 	m.writer.checkpoint(key, state)
 }
 

@@ -224,7 +224,7 @@ func (m *meter) check(l *live, now time.Time, ended bool) {
 		return
 	}
 	if l.pid >= 0 {
-		m.readLast(l, cgroup.Fast) // first of all: the counters may be gone in a moment
+		_ = m.readLast(l, cgroup.Fast) // first of all: the counters may be gone in a moment
 	}
 	if ended {
 		last := l.pid
@@ -264,7 +264,10 @@ func (m *meter) readEnded() {
 		if l.closed || l.exited.IsZero() {
 			continue
 		}
-		m.readLast(l, cgroup.Full)
+		if err := m.readLast(l, cgroup.Full); errors.Is(err, cimeter.ErrGone) {
+			// CPU and network are read, the rest is as of an earlier reading.
+			m.ledger.SegmentGap(l.segment, cimeter.Gap{From: l.exited, To: time.Now(), Reason: cimeter.GapMissedEnd})
+		}
 		if !l.limited {
 			l.limited = true
 			m.ledger.SetLimits(l.segment, l.group.Limits())
@@ -284,12 +287,13 @@ func (m *meter) onlyZombie(l *live) bool {
 }
 
 // readLast reads a container that has ended, or may have.
-func (m *meter) readLast(l *live, tier cgroup.Tier) {
+func (m *meter) readLast(l *live, tier cgroup.Tier) error {
 	err := l.group.Read(&l.sample, tier)
 	if l.net != nil {
 		_ = l.net.ReadNow(&l.sample) // gone: the last values stand
 	}
 	m.book(l, err)
+	return err
 }
 
 // close ends a container's segment after its last process ended.
@@ -301,7 +305,7 @@ func (m *meter) close(l *live, now time.Time) {
 		l.exited, l.look = time.Time{}, now
 		return // somebody joined in the meantime
 	}
-	m.readLast(l, cgroup.Fast)
+	_ = m.readLast(l, cgroup.Fast) // gone: what was read at the exit stands
 	m.drop(l, l.exited)
 }
 

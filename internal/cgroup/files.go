@@ -76,10 +76,8 @@ func (h *Host) chooseFiles() []file {
 	}
 	if memory >= 0 && h.hierarchies[memory].v2 {
 		add(Fast, memory, kindMemoryCurrent, "memory.current")
-		add(Fast, memory, kindMemoryPeak, "memory.peak")
 	} else if memory >= 0 {
 		add(Fast, memory, kindMemoryCurrent, "memory.usage_in_bytes")
-		add(Fast, memory, kindMemoryPeak, "memory.max_usage_in_bytes")
 	}
 	if io >= 0 && h.hierarchies[io].v2 {
 		add(Fast, io, kindIOStat, "io.stat")
@@ -98,11 +96,13 @@ func (h *Host) chooseFiles() []file {
 		add(Full, cpu, kindThrottle, "cpu.stat")
 	}
 	if memory >= 0 && h.hierarchies[memory].v2 {
+		add(Full, memory, kindMemoryPeak, "memory.peak") // it only rises: once at the end is enough
 		add(Full, memory, kindMemoryStat, "memory.stat")
 		add(Full, memory, kindMemorySwap, "memory.swap.current")
 		add(Full, memory, kindMemoryEvents, "memory.events")
 		add(Full, memory, kindMemoryLocal, "memory.events.local")
 	} else if memory >= 0 {
+		add(Full, memory, kindMemoryPeak, "memory.max_usage_in_bytes")
 		add(Full, memory, kindMemoryStatV1, "memory.stat")
 		add(Full, memory, kindMemoryKernel, "memory.kmem.usage_in_bytes")
 		add(Full, memory, kindOOMControl, "memory.oom_control")
