@@ -18,8 +18,8 @@ var files embed.FS
 // bundles are the assets that pages ask for, each of its parts in order. A page
 // loads one script of ours, so that it stays within its requests.
 var bundles = map[string][]string{
-	"style.css": {"static/style.css"},
-	"chart.css": {"static/style.css", "static/vendor/uPlot.min.css", "static/chart.css"},
+	"style.css": {"static/style.css", "static/chart.css"},
+	"chart.css": {"static/vendor/uPlot.min.css", "static/style.css", "static/chart.css"},
 	"page.js":   {"static/page.js", "static/live.js", "static/table.js"},
 	"chart.js":  {"static/page.js", "static/live.js", "static/table.js", "static/chart.js", "static/build.js"},
 	"uplot.js":  {"static/vendor/uPlot.iife.min.js"},

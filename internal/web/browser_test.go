@@ -1,34 +1,347 @@
 package web_test
 
 import (
+	_ "embed"
+	"fmt"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/webtest"
 )
 
+//go:embed testdata/axe/axe.min.js
+var axe string
+
+// fleet is what the pages are tested with.
+func fleet() *webtest.Memory {
+	m := &webtest.Memory{Records: append(webtest.History(200), webtest.Nothing(), webtest.Running()), Fleet: webtest.Machines(), Gone: 2}
+	m.Running = map[string]bool{webtest.Running().Key: true}
+	return m
+}
+
+type shown struct{ name, path string }
+
+func key(r *cimeter.Record) string { return "/builds/" + r.Key }
+
+// everyPage is every page in every state that looks different.
+func everyPage() []shown {
+	job := "?project=group%2Fapp&name=build-and-test"
+	return []shown{
+		{"now", "/"}, {"builds", "/builds?t=7d"}, {"builds-filtered", "/builds?t=7d&q=result%3Afailed+cpu%3E100s&sort=-cpu"}, {"builds-empty", "/builds?q=project%3Anone"},
+		{"builds-wrong", "/builds?q=lint+colour%3Ared+x"},
+		{"build", key(webtest.Example())}, {"oom", key(webtest.OOM())}, {"incomplete", key(webtest.Incomplete())}, {"absent", key(webtest.Absent())},
+		{"single", key(webtest.Single())}, {"nothing", key(webtest.Nothing())}, {"running", key(webtest.Running())},
+		{"zoomed", key(webtest.Example()) + "?from=20&to=80&table=mem&stages=-cpu"},
+		{"help", "/help"}, {"missing", "/builds/gitlab/none/1"},
+		{"projects", "/projects?t=7d"}, {"project", "/project?name=group%2Fapp&t=7d"}, {"job", "/job" + job + "&t=7d"},
+		{"machines", "/machines"}, {"machine", "/machine?name=ci-7"}, {"runner", "/runner?key=s_ci-7&t=7d"},
+		{"compare", "/compare?a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
+		{"compare-median", "/compare?a=median%3A20&b=" + url.QueryEscape(webtest.Example().Key)},
+	}
+}
+
 func TestPagesInBrowser(t *testing.T) {
-	m := &webtest.Memory{Records: webtest.History(200)}
-	s := httptest.NewServer(pages(t, m))
+	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
 	b := webtest.Open(t)
 	for _, l := range webtest.Looks {
-		for _, p := range []struct{ name, path string }{
-			{"builds", "/builds?t=7d"}, {"build", "/builds/" + webtest.Example().Key},
-			{"oom", "/builds/" + webtest.OOM().Key}, {"incomplete", "/builds/" + webtest.Incomplete().Key}, {"absent", "/builds/" + webtest.Absent().Key},
-			{"help", "/help"},
-		} {
+		for _, p := range everyPage() {
 			t.Run(p.name+" "+l.String(), func(t *testing.T) {
 				tab := b.Tab(t, l)
 				tab.Go(s.URL + p.path)
 				tab.Shot(t, p.name+"-"+l.String())
 				for _, problem := range tab.Problems() {
-					t.Error(problem)
+					if !strings.Contains(problem, "404 (Not Found)") && !strings.Contains(problem, "400 (Bad Request)") { // of the page itself, where that is what is looked at
+						t.Error(problem)
+					}
 				}
 				if w := webtest.Eval[int64](tab, "document.documentElement.scrollWidth"); w > l.Width {
 					t.Errorf("page is %d wide: want at most %d", w, l.Width)
 				}
+				checkTargets(t, tab)
+				checkAxe(t, tab)
 			})
 		}
 	}
 }
+
+// checkAxe runs axe-core: no violation of WCAG 2.2 AA that is serious.
+func checkAxe(t *testing.T, tab *webtest.Tab) {
+	t.Helper()
+	webtest.Eval[any](tab, axe+";null")
+	found := webtest.Eval[[]string](tab, `axe.run(document, {runOnly: ["wcag2a","wcag2aa","wcag21a","wcag21aa","wcag22aa","best-practice"]}).then(r => r.violations.filter(v => v.impact !== "minor").map(v => v.impact + " " + v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + " (" + (n.any[0] || n.all[0] || {message: ""}).message + ")").join(" | ")))`)
+	for _, f := range found {
+		t.Error(f)
+	}
+}
+
+// checkTargets holds that what can be pressed is large enough: 24 by 24, or
+// text in a sentence, or another way to the same is (WCAG 2.5.8).
+func checkTargets(t *testing.T, tab *webtest.Tab) {
+	t.Helper()
+	small := webtest.Eval[[]string](tab, `[...document.querySelectorAll("a[href],button,input:not([type=hidden]),summary")].filter(e => {
+		const r = e.getBoundingClientRect();
+		return r.width > 1 && (r.width < 23.5 || r.height < 23.5) && e.tabIndex >= 0 && !e.closest("p,figcaption p,[data-lanes],.skip") && getComputedStyle(e).visibility !== "hidden";
+	}).slice(0, 5).map(e => { const r = e.getBoundingClientRect(); return e.outerHTML.slice(0, 120) + " is " + r.width.toFixed(1) + " × " + r.height.toFixed(1); })`)
+	for _, s := range small {
+		t.Error(s)
+	}
+}
+
+// The hostile names as every name, on every page: no dialog, no violation of
+// the policy, no error.
+func TestHostileNamesInBrowser(t *testing.T) {
+	b := webtest.Open(t)
+	tab := b.Tab(t, webtest.Looks[0])
+	for i, s := range webtest.Hostile {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			m := &webtest.Memory{Records: []*cimeter.Record{webtest.Named(webtest.Example(), s), webtest.Named(webtest.OOM(), s)}, Fleet: webtest.Machines()}
+			m.Records[1].Key += "-2"
+			for j := range m.Fleet {
+				webtest.NameMachine(&m.Fleet[j], s)
+			}
+			server := httptest.NewServer(pages(t, m))
+			defer server.Close()
+			q := url.QueryEscape(s)
+			for _, path := range []string{"/", "/builds?t=all&project=" + q, "/builds?q=" + q, "/builds/" + m.Records[0].Key, "/projects?t=all", "/project?t=all&name=" + q, "/job?t=all&project=" + q + "&name=" + q,
+				"/machines", "/machine?t=all&name=" + q, "/runner?t=all&key=" + q, "/compare?a=" + url.QueryEscape(m.Records[0].Key) + "&b=" + url.QueryEscape(m.Records[1].Key)} {
+				tab.Go(server.URL + path)
+				for _, problem := range tab.Problems() {
+					if !strings.Contains(problem, "400 (Bad Request)") {
+						t.Errorf("%s: %s", path, problem)
+					}
+				}
+				requests, _ := tab.Loaded()
+				for _, r := range requests {
+					if !strings.HasPrefix(r, server.URL) {
+						t.Errorf("%s: asked %s", path, r)
+					}
+				}
+				if n := webtest.Eval[int](tab, `document.querySelectorAll("script:not([src]),iframe,base,meta[http-equiv],img,[onload],[onerror],[onmouseover],[onfocus],[style],style").length - document.querySelectorAll(".live [style]").length`); n != 0 {
+					t.Errorf("%s: %d elements that no template has", path, n)
+				}
+			}
+		})
+	}
+}
+
+func mouse(typ input.DispatchMouseEventType, x, y float64, button bool) chromedp.Action[chromedp.Void] {
+	if button {
+		return chromedp.MouseEvent(typ, x, y, chromedp.ButtonLeft, chromedp.ClickCount(1))
+	}
+	return chromedp.MouseEvent(typ, x, y)
+}
+
+// place is the middle of a chart's plot, and its width.
+type place struct{ X, Y, Left, Width float64 }
+
+func plotOf(tab *webtest.Tab, chart string) place {
+	return webtest.Eval[place](tab, `(() => { const e = document.querySelector("[data-chart=`+chart+`] .u-over"); e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect(); return {X: r.x + r.width/2, Y: r.y + r.height/2, Left: r.x, Width: r.width}; })()`)
+}
+
+const legends = `[...document.querySelectorAll(".legend output")].map(o => o.textContent)`
+
+func TestBuild_Cursor(t *testing.T) {
+	s := httptest.NewServer(pages(t, fleet()))
+	defer s.Close()
+	tab := webtest.Open(t).Tab(t, webtest.Looks[0])
+	tab.Go(s.URL + key(webtest.Example()))
+	still := webtest.Eval[[]string](tab, legends)
+	p := plotOf(tab, "cpu")
+	tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, p.X-3, p.Y, false), mouse(input.DispatchMouseEventTypeMouseMoved, p.X, p.Y, false))
+	got := webtest.Eval[[]string](tab, `new Promise(done => requestAnimationFrame(() => done(`+legends+`)))`)
+	tr := webtest.Example().Trace
+	i := webtest.Eval[int](tab, `cimeter.build.charts()[0].u.cursor.idx`)
+	want := fmt.Sprintf("%.2f", float64(tr.CPUMillicores[i].Value)/1000)
+	if got[0] != want || len(got) != 8 {
+		t.Errorf("legends say %q: want %s first", got, want)
+	}
+	changed := 0
+	for j := range got {
+		if got[j] != still[j] {
+			changed++
+		}
+	}
+	if changed < 7 {
+		t.Errorf("cursor on one chart: %q became %q: want the values of all charts", still, got)
+	}
+	if n := webtest.Eval[int](tab, `cimeter.build.charts().filter(c => c.u.cursor.idx === `+fmt.Sprint(i)+`).length`); n != 4 {
+		t.Errorf("cursor stands on %d charts: want 4", n)
+	}
+	if at := webtest.Eval[string](tab, `document.querySelector(".clock").textContent`); !strings.Contains(at, "step_script") {
+		t.Errorf("clock says %q: want the stage", at)
+	}
+	tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, 5, 5, false))
+	if got := webtest.Eval[[]string](tab, `new Promise(done => requestAnimationFrame(() => done(`+legends+`)))`); fmt.Sprint(got) != fmt.Sprint(still) {
+		t.Errorf("after the cursor: %q: want %q", got, still)
+	}
+	perMove := webtest.Eval[float64](tab, `(() => { const u = cimeter.build.charts()[0].u; const t = performance.now(); for (let i = 0; i < 200; i++) u.setCursor({left: 200 + i, top: 50}); return (performance.now() - t) / 200; })()`)
+	t.Logf("a move takes %.2f ms", perMove)
+}
+
+const scales = `cimeter.build.charts().map(c => [c.u.scales.x.min, c.u.scales.x.max])`
+
+func TestBuild_Zoom(t *testing.T) {
+	s := httptest.NewServer(pages(t, fleet()))
+	defer s.Close()
+	b := webtest.Open(t)
+	open := func(t *testing.T, query string) *webtest.Tab {
+		tab := b.Tab(t, webtest.Looks[0])
+		tab.Go(s.URL + key(webtest.Example()) + query)
+		return tab
+	}
+	same := func(t *testing.T, tab *webtest.Tab, from, to, within float64) {
+		t.Helper()
+		got := webtest.Eval[[][2]float64](tab, `new Promise(done => requestAnimationFrame(() => done(`+scales+`)))`)
+		if len(got) != 4 {
+			t.Fatalf("%d charts: want 4", len(got))
+		}
+		for _, g := range got {
+			if g[0] < from-within || g[0] > from+within || g[1] < to-within || g[1] > to+within {
+				t.Errorf("chart shows %.1f to %.1f: want %.1f to %.1f", g[0], g[1], from, to)
+			}
+		}
+		problems := tab.Problems()
+		if len(problems) > 0 {
+			t.Error(problems)
+		}
+	}
+	whole := 256.6
+	t.Run("by drag, and back by double click", func(t *testing.T) {
+		tab := open(t, "")
+		p := plotOf(tab, "disk")
+		from, to := p.Left+0.25*p.Width, p.Left+0.5*p.Width
+		tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, from, p.Y, false), mouse(input.DispatchMouseEventTypeMousePressed, from, p.Y, true), mouse(input.DispatchMouseEventTypeMouseMoved, from+40, p.Y, true), mouse(input.DispatchMouseEventTypeMouseMoved, to, p.Y, true), mouse(input.DispatchMouseEventTypeMouseReleased, to, p.Y, true))
+		same(t, tab, 0.25*whole-3.1, 0.5*whole-3.1, 1.5)
+		if search := webtest.Eval[string](tab, "location.search"); !strings.Contains(search, "from=6") || !strings.Contains(search, "to=12") {
+			t.Errorf("URL says %q", search)
+		}
+		tab.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, p.X, p.Y, chromedp.ButtonLeft, chromedp.ClickCount(1)), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, p.X, p.Y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
+			chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, p.X, p.Y, chromedp.ButtonLeft, chromedp.ClickCount(2)), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, p.X, p.Y, chromedp.ButtonLeft, chromedp.ClickCount(2)))
+		same(t, tab, -3.1, 253.5, 0.1)
+		if search := webtest.Eval[string](tab, "location.search"); search != "" {
+			t.Errorf("URL says %q: want nothing", search)
+		}
+	})
+	t.Run("by clicks only", func(t *testing.T) {
+		tab := open(t, "")
+		webtest.Eval[any](tab, `document.querySelector("[data-lanes] a.most").dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}))`)
+		same(t, tab, 16.9, 231.5, 0.1)
+		webtest.Eval[any](tab, `document.querySelector("[data-zoom=in]").click()`)
+		same(t, tab, 16.9+53.65, 231.5-53.65, 0.1)
+		webtest.Eval[any](tab, `document.querySelector("[data-zoom=reset]").click()`)
+		same(t, tab, -3.1, 253.5, 0.1)
+		webtest.Eval[any](tab, `document.querySelector(".answer a").click()`)
+		same(t, tab, 16.9, 231.5, 0.1)
+		webtest.Eval[any](tab, `history.back()`)
+		same(t, tab, -3.1, 253.5, 0.1)
+	})
+	t.Run("by the URL", func(t *testing.T) {
+		same(t, open(t, "?from=20&to=80"), 20, 80, 0.01)
+		same(t, open(t, "?from=abc&to=80"), -3.1, 253.5, 85) // told of, and survived
+	})
+	t.Run("by keyboard alone", func(t *testing.T) {
+		tab := open(t, "")
+		webtest.Eval[any](tab, `document.querySelector("[data-chart=mem] [data-plot]").focus()`)
+		tab.Do(chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(chromedp.ModifierShift)), chromedp.KeyEvent(" "),
+			chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(chromedp.ModifierShift)), chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(chromedp.ModifierShift)))
+		said := webtest.Eval[string](tab, `new Promise(done => setTimeout(() => done(document.getElementById("status").textContent), 400))`)
+		if !strings.Contains(said, "step_script: total") || !strings.Contains(said, "GiB") {
+			t.Errorf("announced %q", said)
+		}
+		tab.Do(chromedp.KeyEvent(kb.Enter))
+		step := webtest.Example().Trace.StepSeconds
+		same(t, tab, 10*step, 31*step, 0.1)
+		tab.Do(chromedp.KeyEvent("0"))
+		same(t, tab, -3.1, 253.5, 0.1)
+		webtest.Eval[any](tab, `document.activeElement.blur()`)
+		tab.Do(chromedp.KeyEvent("."), chromedp.KeyEvent("."))
+		same(t, tab, 0.9, 5.1, 0.01)
+		tab.Do(chromedp.KeyEvent("f"))
+		same(t, tab, -3.1, 253.5, 0.1)
+	})
+}
+
+// Tab goes through everything that can be pressed, and the focus is always seen.
+func TestTabOrder(t *testing.T) {
+	s := httptest.NewServer(pages(t, fleet()))
+	defer s.Close()
+	b := webtest.Open(t)
+	for _, p := range []shown{{"build", key(webtest.OOM())}, {"now", "/"}} {
+		t.Run(p.name, func(t *testing.T) {
+			tab := b.Tab(t, webtest.Looks[0])
+			tab.Go(s.URL + p.path)
+			want := webtest.Eval[int](tab, `[...document.querySelectorAll("a[href],button,input:not([type=hidden]),summary,[tabindex='0']")].filter(e => e.tabIndex >= 0 && !e.disabled && e.getClientRects().length).length`)
+			seen := 0
+			for range want + 5 {
+				tab.Do(chromedp.KeyEvent(kb.Tab))
+				hidden := webtest.Eval[string](tab, `(() => { const e = document.activeElement; if (e === document.body) return "end"; if (e.dataset.seen) return "again"; e.dataset.seen = 1;
+					const r = e.getBoundingClientRect(), top = document.querySelector(".top").getBoundingClientRect(); return !e.closest(".top,.skip") && r.bottom <= top.bottom && getComputedStyle(document.querySelector(".top")).position === "sticky" ? e.outerHTML.slice(0, 100) : ""; })()`)
+				if hidden == "end" || hidden == "again" {
+					break
+				}
+				if seen++; hidden != "" {
+					t.Errorf("focus is behind the top bar: %s", hidden)
+				}
+			}
+			if seen < want-2 || seen > want {
+				t.Errorf("tab reached %d of %d", seen, want)
+			}
+		})
+	}
+}
+
+func TestTheme(t *testing.T) {
+	s := httptest.NewServer(pages(t, fleet()))
+	defer s.Close()
+	tab := webtest.Open(t).Tab(t, webtest.Looks[0])
+	tab.Go(s.URL + key(webtest.Example()))
+	background := func() string {
+		return webtest.Eval[string](tab, `getComputedStyle(document.body).backgroundColor`)
+	}
+	if got := background(); got != "rgb(255, 255, 255)" {
+		t.Errorf("light: %s", got)
+	}
+	webtest.Eval[any](tab, `document.querySelector("[data-theme-toggle]").click()`)
+	if got := background(); got != "rgb(13, 17, 23)" {
+		t.Errorf("switched: %s", got)
+	}
+	tab.Go(s.URL + "/builds") // the server knows it now: no flash of the other
+	if got := webtest.Eval[string](tab, `document.documentElement.dataset.theme`); got != "dark" || background() != "rgb(13, 17, 23)" {
+		t.Errorf("next page: %s, %s", got, background())
+	}
+}
+
+// Chromium forces its own colours, and no line may vanish.
+func TestForcedColours(t *testing.T) {
+	s := httptest.NewServer(pages(t, fleet()))
+	defer s.Close()
+	tab := webtest.Open(t).Tab(t, webtest.Look{Width: 1440, Height: 900, Features: map[string]string{"forced-colors": "active"}})
+	tab.Go(s.URL + key(webtest.OOM()))
+	tab.Shot(t, "forced-colours")
+	if p := tab.Problems(); len(p) > 0 {
+		t.Error(p)
+	}
+}
+
+// Without script every page is whole.
+func TestWithoutScript(t *testing.T) {
+	s := httptest.NewServer(pages(t, fleet()))
+	defer s.Close()
+	tab := webtest.Open(t).Tab(t, webtest.Looks[0])
+	tab.WithoutScript()
+	for _, p := range everyPage() {
+		tab.GoPlain(s.URL + p.path)
+		tab.Shot(t, "noscript-"+p.name)
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(m.Run()) }

@@ -22,6 +22,7 @@ type chart struct {
 	Zero    string
 	Dots    []mark  // processes killed for memory
 	Strips  []block // throttled stages
+	Plain   bool    // of a comparison: no table of its own
 	TableOn bool
 	Table   string // URL that shows or hides the table
 }

@@ -21,34 +21,24 @@ const peerCount = 20
 
 type buildView struct {
 	page
-	Result    result
-	Running   bool
-	Project   link
-	Job       link
-	Number    string
-	Badges    []badge
-	Facts     []fact
-	Forms     []link // JSON, text, markdown
-	Answer    answer
-	Findings  []finding
-	Figures   []keyFigure
-	Problem   string
-	Zoomed    bool
-	Whole     string // URL of the whole build
-	ZoomIn    string
-	ZoomOut   string
-	From, To  string
-	Lanes     []lane
-	Bands     []block
-	Charts    []chart
-	XTicks    []tick
-	Trace     string // URL of the trace
-	TraceRows *traceTable
-	Stages    stageTable
-	Peers     *peerTable
-	Gaps      []gapRow
-	About     []fact // of the measurement itself
-	GapsOpen  bool
+	Result   result
+	Running  bool
+	Project  link
+	Job      link
+	Number   string
+	Badges   []badge
+	Facts    []fact
+	Forms    []link // JSON, text, markdown
+	Answer   answer
+	Findings []finding
+	Figures  []keyFigure
+	Problem  string
+	timelineView
+	Stages   stageTable
+	Peers    *peerTable
+	Gaps     []gapRow
+	About    []fact // of the measurement itself
+	GapsOpen bool
 }
 
 type badge struct{ Text, Title, Class, URL string }
@@ -97,8 +87,9 @@ func (p *Pages) build(w http.ResponseWriter, r *http.Request) error {
 	now := p.o.Now()
 	path := buildURL(record.Key)
 	v := buildView{page: p.page(r, label(&record.Build), "builds"), Result: resultOf(record.Result, running), Running: running,
-		Number: display.Fit(record.Number, 24, "…"), Trace: "/trace/" + pathOf(record.Key)}
-	v.page.Charts = true
+		Number: display.Fit(record.Number, 24, "…")}
+	v.Trace = "/trace/" + pathOf(record.Key)
+	v.Plots = true
 	v.Live = running
 	whole := wholeAxis(record)
 	a, zoomed, bad := whole.zoomed(q)

@@ -43,17 +43,16 @@ type peerTable struct {
 func (p *Pages) peers(ctx context.Context, r *cimeter.Record, running bool, v *buildView, now time.Time) error {
 	this := RowOf(r)
 	this.Running = running
-	var rows []Row
+	var before []Row
 	if r.Project != "" && r.Name != "" {
-		var err error
-		if rows, err = p.o.Source.History(ctx, HistoryQuery{Project: r.Project, Name: r.Name, Before: r.EndedAt, Limit: peerCount + 1}); err != nil {
+		rs, err := p.o.Source.History(ctx, HistoryQuery{Project: r.Project, Name: r.Name, Before: r.EndedAt, Limit: peerCount + 1})
+		if err != nil {
 			return err
 		}
-	}
-	before := make([]Row, 0, len(rows))
-	for _, row := range rows {
-		if row.Key != r.Key && !row.Running && len(before) < peerCount {
-			before = append(before, row)
+		for _, b := range rs {
+			if b.Key != r.Key && len(before) < peerCount {
+				before = append(before, RowOf(b))
+			}
 		}
 	}
 	v.Figures = keyFigures(r, &this, before)

@@ -19,8 +19,8 @@ type Source interface {
 	// Build returns the record of a build, and whether it still runs: then the
 	// record is its account so far and EndedAt the time of it.
 	Build(ctx context.Context, key string) (r *cimeter.Record, running bool, err error)
-	// History returns the last builds of one job, newest first.
-	History(ctx context.Context, q HistoryQuery) ([]Row, error)
+	// History returns the last builds of one job, newest first, without traces.
+	History(ctx context.Context, q HistoryQuery) ([]*cimeter.Record, error)
 }
 
 // Totals is what the pages of projects, jobs, machines and runners read beside

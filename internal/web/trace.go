@@ -17,10 +17,11 @@ type traceJSON struct {
 	From    float64      `json:"from"` // of the axis, seconds since the build's start
 	To      float64      `json:"to"`
 	Running bool         `json:"running,omitempty"`
-	CPU     []jsonColumn `json:"cpu"`  // millicores: average, max
-	Memory  []jsonColumn `json:"mem"`  // KiB: total, working set
-	Disk    []jsonColumn `json:"disk"` // bytes a second: read, written
-	Net     []jsonColumn `json:"net"`  // bytes a second: received, sent
+	Compare bool         `json:"compare,omitempty"` // each pair is of two builds
+	CPU     []jsonColumn `json:"cpu"`               // millicores: average, max
+	Memory  []jsonColumn `json:"mem"`               // KiB: total, working set
+	Disk    []jsonColumn `json:"disk"`              // bytes a second: read, written
+	Net     []jsonColumn `json:"net"`               // bytes a second: received, sent
 	Limits  struct {
 		CPU    cimeter.Opt[float64] `json:"cpu"` // cores
 		Memory cimeter.Opt[uint64]  `json:"mem"` // bytes
@@ -72,6 +73,10 @@ func (p *Pages) trace(w http.ResponseWriter, r *http.Request) error {
 		}
 		out.Stages = append(out.Stages, ts)
 	}
+	return sendTrace(w, r, &out)
+}
+
+func sendTrace(w http.ResponseWriter, r *http.Request, out *traceJSON) error {
 	b, err := json.Marshal(out)
 	if err != nil {
 		return fmt.Errorf("encode trace: %w", err)

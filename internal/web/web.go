@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ type Options struct {
 	Fleet   Fleet            // nil: nothing is known of machines now
 	Now     func() time.Time // nil: time.Now
 	Version string
+	Tick    time.Duration // between the refreshes of a live page; 0: 2 s
 	// Report is told of what no reader is told: unexpected errors and panics,
 	// with the route and not the path. nil: nobody is.
 	Report func(route string, err error)
@@ -36,6 +38,9 @@ type Pages struct {
 	routes []route
 	panics atomic.Uint64
 	live   chan struct{} // a slot for each stream
+
+	closing sync.Once
+	closed  chan struct{}
 }
 
 type route struct {
@@ -52,7 +57,10 @@ func New(o Options) (*Pages, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Pages{o: o, live: make(chan struct{}, maxStreams)}
+	if o.Tick <= 0 {
+		o.Tick = defaultTick
+	}
+	p := &Pages{o: o, live: make(chan struct{}, maxStreams), closed: make(chan struct{})}
 	var err error
 	if p.assets, err = newAssets(); err != nil {
 		return nil, err
@@ -65,8 +73,15 @@ func New(o Options) (*Pages, error) {
 		{"/builds", p.builds},
 		{"/builds/", p.build},
 		{"/trace/", p.trace},
+		{"/trace", p.compareTrace},
+		{"/compare", p.compare},
+		{"/live", p.stream},
 		{"/help", p.help},
 		{"/static/", p.static},
+	}
+	if o.Totals != nil {
+		p.routes = append(p.routes, route{"/projects", p.projects}, route{"/project", p.project}, route{"/job", p.job},
+			route{"/machines", p.machines}, route{"/machine", p.machine}, route{"/runner", p.runner})
 	}
 	return p, nil
 }
@@ -203,15 +218,16 @@ type page struct {
 	Version string
 	Now     stamp
 	Search  string
-	Charts  bool
+	Plots   bool // loads uPlot
 	Live    bool // refreshes itself
+	Grouped bool // there are pages of projects and machines
 	Crumbs  []link
 }
 
 type link struct{ Text, URL, Title string }
 
 func (p *Pages) page(r *http.Request, title, active string) page {
-	v := page{Title: title, Active: active, Version: p.o.Version, Now: stampOf(p.o.Now(), p.o.Now())}
+	v := page{Title: title, Active: active, Version: p.o.Version, Grouped: p.o.Totals != nil, Now: stampOf(p.o.Now(), p.o.Now())}
 	if c, err := r.Cookie("theme"); err == nil && (c.Value == "dark" || c.Value == "light") {
 		v.Theme = c.Value
 	}

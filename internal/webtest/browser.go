@@ -189,3 +189,18 @@ func (tab *Tab) Shot(t testing.TB, name string) {
 		t.Fatal(err)
 	}
 }
+
+// WithoutScript turns script off in the tab.
+func (tab *Tab) WithoutScript() {
+	tab.t.Helper()
+	tab.Do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return chromedp.Void{}, err
+	})
+}
+
+// GoPlain opens a page and waits until it is loaded.
+func (tab *Tab) GoPlain(url string) {
+	tab.t.Helper()
+	tab.Do(chromedp.Navigate(url))
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/web"
 )
 
 // History is a fleet's builds of the last days: the named ones of this package,
@@ -43,4 +44,66 @@ func History(n int) []*cimeter.Record {
 		rs = append(rs, r)
 	}
 	return rs
+}
+
+// Running is a build that runs now.
+func Running() *cimeter.Record {
+	r := Make(4246, Now.Add(-95*time.Second), 0.8)
+	r.Result, r.Coverage = "", cimeter.Opt[float64]{}
+	r.Machine = "ci-3"
+	r.EndedAt = Now
+	r.Stages = append(r.Stages[:4], r.Stages[len(r.Stages)-1])
+	for _, i := range []int{3, 4} {
+		s := &r.Stages[i]
+		share := Now.Sub(s.StartedAt).Seconds() / s.Usage.WallSeconds
+		s.EndedAt, s.ExitCode = Now, cimeter.Opt[int]{}
+		s.Usage.WallSeconds *= share
+		s.Usage.CPUSeconds.Total.Value *= share
+	}
+	r.Usage.WallSeconds = 95
+	r.Usage.CPUSeconds.Total = cimeter.Some(132.0)
+	trace(r, 5)
+	return r
+}
+
+// Machines are the fleet's last heartbeats.
+func Machines() []web.Machine {
+	rnd := rand.New(rand.NewPCG(4, 4))
+	some := func(v float64) cimeter.Opt[float64] { return cimeter.Some(v) }
+	var ms []web.Machine
+	for i := range 9 {
+		m := web.Machine{Name: fmt.Sprintf("ci-%d", i+1), LastSeen: Now.Add(-time.Duration(rnd.IntN(5)) * time.Second), Interval: 5 * time.Second, CPUs: 16, MemoryBytes: 64 << 30,
+			Kernel: "6.8.0-49", Cgroup: "v2", Executors: []string{"docker"}, AgentVersion: "1.0.0", Slots: 4,
+			CPUOther: some(0.4 + rnd.Float64()), CPUOwn: some(0.01), MemoryUsed: cimeter.Some(uint64(5+rnd.IntN(9)) << 30), DiskRate: some(float64(rnd.IntN(90)) * mib), NetRate: some(float64(rnd.IntN(30)) * mib),
+			Pressure: some(0.01), PressureOf: "cpu", Coverage: some(0.97 + 0.03*rnd.Float64()), OwnCPUMillis: some(6.1), OwnMemoryBytes: cimeter.Some[uint64](31 << 20), SpoolBytes: cimeter.Some[uint64](0)}
+		cpu := 0.0
+		for j := range rnd.IntN(5) {
+			r := Make(4300+10*i+j, Now.Add(-time.Duration(20+rnd.IntN(400))*time.Second), 1)
+			r.Machine, r.EndedAt = m.Name, Now
+			r.Project = []string{"group/app", "group/site", "data/etl", "infra/terraform"}[rnd.IntN(4)]
+			b := web.Running{Row: web.RowOf(r), Stage: []string{"step_script", "restore_cache", "get_sources"}[rnd.IntN(3)], CPUNow: some(0.3 + 1.7*rnd.Float64()),
+				MemoryNow: cimeter.Some(uint64(400+rnd.IntN(3600)) << 20), DiskNow: some(float64(rnd.IntN(40)) * mib), NetNow: some(float64(rnd.IntN(10)) * mib)}
+			b.Row.Running = true
+			for range 30 {
+				b.CPUMinute = append(b.CPUMinute, cimeter.Some(int64(400+rnd.IntN(1600))))
+			}
+			cpu += b.CPUNow.Value
+			m.Running = append(m.Running, b)
+		}
+		m.CPUBuilds = some(cpu)
+		ms = append(ms, m)
+	}
+	ms[4].LastSeen = Now.Add(-42 * time.Second)
+	ms[2].Pressure, ms[2].PressureOf = some(0.31), "io"
+	ms[5].Coverage, ms[5].Cgroup = some(0.71), "v1"
+	return ms
+}
+
+// NameMachine gives a machine and what runs on it s for every name.
+func NameMachine(m *web.Machine, s string) {
+	m.Name, m.Kernel, m.Cgroup, m.Executors, m.AgentVersion, m.PressureOf = s, s, s, []string{s}, s, s
+	for i := range m.Running {
+		r := &m.Running[i]
+		r.Key, r.Project, r.Name, r.Number, r.Machine, r.Stage = cimeter.BuildKey("gitlab", s), s, s, s, s, s
+	}
 }

@@ -107,16 +107,15 @@ func (m *Memory) Builds(_ context.Context, q web.Query) (web.Page, error) {
 }
 
 // History implements web.Source.
-func (m *Memory) History(ctx context.Context, q web.HistoryQuery) ([]web.Row, error) {
-	f := filter.Filter{filter.Is(filter.Project, q.Project), filter.Is(filter.Job, q.Name)}
-	if q.Ref != "" {
-		f = append(f, filter.Is(filter.Ref, q.Ref))
+func (m *Memory) History(_ context.Context, q web.HistoryQuery) ([]*cimeter.Record, error) {
+	var rs []*cimeter.Record
+	for _, r := range m.Records {
+		if r.Project == q.Project && r.Name == q.Name && (q.Ref == "" || r.Ref == q.Ref) && (q.Before.IsZero() || r.EndedAt.Before(q.Before)) && !m.Running[r.Key] {
+			rs = append(rs, r)
+		}
 	}
-	if !q.Before.IsZero() {
-		f = append(f, filter.Term{Field: filter.Before, Op: filter.Eq, At: q.Before})
-	}
-	p, err := m.Builds(ctx, web.Query{Filter: f, Sort: web.SortEnded, Limit: q.Limit})
-	return p.Rows, err
+	slices.SortStableFunc(rs, func(a, b *cimeter.Record) int { return b.EndedAt.Compare(a.EndedAt) })
+	return rs[:min(len(rs), q.Limit)], nil
 }
 
 func btoi(b bool) int {

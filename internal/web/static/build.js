@@ -27,6 +27,10 @@
 		const hide = k => [hidden.includes(k + ".0"), hidden.includes(k + ".1")];
 		const rate = v => bytes(v) + "/s";
 		const pair = (k, a, b) => [column(trace[k][0], n, a), column(trace[k][1], n, b)];
+		if (trace.compare) {
+			const two = (k, a, colour, size, value, unit) => { const ys = pair(k, a, a); return { xs, ys, labels: ["A", "B"], colour, dashes: [, [6, 4]], size: size || unitOf(top(ys)), words: value, value, hidden: hide(k), unit }; };
+			return { cpu: two("cpu", 0.001, "--cpu", 1, sig3, "cores"), mem: two("mem", 1024, "--mem", 0, bytes, ""), disk: two("disk", 1, "--disk", 0, rate, ""), net: two("net", 1, "--net", 0, rate, "") };
+		}
 		const cpu = pair("cpu", 0.001, 0.001), mem = pair("mem", 1024, 1024), disk = pair("disk", 1, -1), net = pair("net", 1, -1);
 		const marks = [];
 		if (trace.peak && mem[0].some(v => v !== null)) {

@@ -1,0 +1,360 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/filter"
+)
+
+// occupancyBlocks bounds the builds that a machine's lanes show, a block each.
+const occupancyBlocks = 250
+
+type machinesView struct {
+	page
+	Ranges  []choice
+	Problem string
+	Rows    []machineListRow
+	Gone    string
+	Empty   bool
+}
+
+type machineListRow struct {
+	Name     link
+	State    string
+	Stale    bool
+	Running  string
+	CPUs     string
+	Memory   string
+	Agent    string
+	Coverage string
+	Low      bool
+	Builds   link
+	CPU      string
+	Share    string
+	Bar      string
+	Last     stamp
+}
+
+// machines is every machine: what its heartbeat says, and what it did.
+func (p *Pages) machines(w http.ResponseWriter, r *http.Request) error {
+	now := p.o.Now()
+	s := selectionOf(r, now, "24h")
+	v := machinesView{page: p.page(r, "Machines", "machines"), Ranges: s.rangeChoices("/machines")}
+	if s.err != nil {
+		v.Problem = s.wrong().Want
+	}
+	from, to := s.span(now)
+	ms, gone, err := p.beats(r.Context())
+	if err != nil {
+		return err
+	}
+	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachine, From: from, To: to.Add(time.Second), Limit: groupRows})
+	if err != nil {
+		return err
+	}
+	total, top := 0.0, 0.0
+	by := map[string]*Group{}
+	for i := range gs {
+		total, top = total+gs[i].CPUSeconds, max(top, gs[i].CPUSeconds)
+		by[gs[i].Machine] = &gs[i]
+	}
+	col := hours(top)
+	seen := map[string]bool{}
+	add := func(row machineListRow, g *Group, machine string) {
+		seen[machine] = true
+		row.Name = link{orElse(name(machine), "(no name)"), href("/machine", "name", machine), title(machine)}
+		row.Builds, row.CPU, row.Share, row.Last = link{Text: "0"}, "0", dash, stampOf(now, time.Time{})
+		if g != nil {
+			row.Builds = link{thousands(float64(g.Builds)), href("/builds", "machine", machine, "t", s.Range), ""}
+			row.CPU, row.Last = col.cell(some(g.CPUSeconds)), stampOf(now, g.Last)
+			if total > 0 {
+				row.Share, row.Bar = percent(g.CPUSeconds/total), barPath(g.CPUSeconds/total)
+			}
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	sortMachines(ms, now, "cpu")
+	for i := range ms[:min(len(ms), groupRows)] {
+		m := &ms[i]
+		row := machineListRow{State: "reports", Stale: m.stale(now), Running: fmt.Sprint(len(m.Running)), CPUs: fmt.Sprint(m.CPUs), Memory: amount(float64(m.MemoryBytes)), Agent: name(m.AgentVersion), Coverage: dash}
+		if row.Stale {
+			row.State = "last seen " + ago(now, m.LastSeen)
+		}
+		if m.CPUs == 0 {
+			row.CPUs = dash
+		}
+		if m.MemoryBytes == 0 {
+			row.Memory = dash
+		}
+		if m.Coverage.Known {
+			row.Coverage, row.Low = fmt.Sprintf("%.1f %%", 100*m.Coverage.Value), m.Coverage.Value < lowCoverage
+		}
+		add(row, by[m.Name], m.Name)
+	}
+	for i := range gs {
+		if !seen[gs[i].Machine] && len(v.Rows) < groupRows {
+			add(machineListRow{State: "does not report now", Running: dash, CPUs: dash, Memory: dash, Agent: dash, Coverage: dash}, &gs[i], gs[i].Machine)
+		}
+	}
+	if gone > 0 {
+		v.Gone = plural(gone, "machine") + " not seen for ten minutes"
+	}
+	v.Empty = len(v.Rows) == 0
+	return p.render(w, r, http.StatusOK, "machines", v)
+}
+
+func (p *Pages) beats(ctx context.Context) ([]Machine, int, error) {
+	if p.o.Fleet == nil {
+		return nil, 0, nil
+	}
+	return p.o.Fleet.Machines(ctx)
+}
+
+// placeView is the page of a machine or a runner.
+type placeView struct {
+	page
+	Kind     string // machine, runner
+	Ranges   []choice
+	Problem  string
+	Stale    string
+	Facts    []fact
+	Figures  []figure
+	Now      []nowBuild
+	Lanes    []lane
+	LaneFrom stamp
+	LaneTo   stamp
+	LaneNote string
+	XTicks   []tick
+	Bars     *barChart
+	Who      groupTable
+	Machines groupTable
+	All      string
+	Empty    bool
+}
+
+// barChart is CPU time over a range, a bar for each bucket.
+type barChart struct {
+	Path  string
+	Ticks []tick
+	X     []tick
+	Unit  string
+	Title string
+	Rows  [][2]string // the same as a table
+}
+
+// barsOf draws the average number of busy cores in each bucket.
+func barsOf(bs []Bucket, from, to time.Time, bucket time.Duration) *barChart {
+	if len(bs) == 0 || !to.After(from) {
+		return nil
+	}
+	top := 0.0
+	for _, b := range bs {
+		top = max(top, b.CPUSeconds/bucket.Seconds())
+	}
+	if top == 0 {
+		return nil
+	}
+	c := &barChart{Unit: "cores", Title: "CPU of builds, average of each " + map[bool]string{true: "hour", false: "day"}[bucket <= time.Hour], X: dateTicks(from, to)}
+	hi := top * 1.08
+	var path strings.Builder
+	length := float64(to.Sub(from))
+	for _, b := range bs {
+		x0, x1 := clamp(float64(b.Start.Sub(from))/length), clamp(float64(b.Start.Add(bucket).Sub(from))/length)
+		y := plotHeight * (1 - b.CPUSeconds/bucket.Seconds()/hi)
+		gap := 0.08 * (x1 - x0)
+		fmt.Fprintf(&path, "M%s %dV%sH%sV%dz", coord(plotWidth*(x0+gap)), plotHeight, coord(y), coord(plotWidth*(x1-gap)), plotHeight)
+		c.Rows = append(c.Rows, [2]string{b.Start.UTC().Format("Jan 2 15:04"), sig3(b.CPUSeconds / bucket.Seconds())})
+	}
+	c.Path = path.String()
+	for _, t := range ticks(0, hi, 4) {
+		c.Ticks = append(c.Ticks, tick{pct(1 - t/hi), short(t)})
+	}
+	return c
+}
+
+// bucketOf is the grain of a range: hours up to nine days, else days.
+func bucketOf(from, to time.Time) time.Duration {
+	if to.Sub(from) <= 48*time.Hour {
+		return time.Hour
+	}
+	return 24 * time.Hour
+}
+
+func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
+	machine := r.URL.Query().Get("name")
+	if machine == "" {
+		return fmt.Errorf("name: want the name of a machine: %w", cimeter.ErrInvalid)
+	}
+	v, s, from, to := p.place(r, "machine", name(machine))
+	now := p.o.Now()
+	ms, _, err := p.beats(r.Context())
+	if err != nil {
+		return err
+	}
+	for i := range ms {
+		if ms[i].Name == machine {
+			v.beat(&ms[i], now)
+		}
+	}
+	if err := p.fillPlace(r, &v, s, filter.Is(filter.Machine, machine), BucketQuery{Machine: machine}, from, to); err != nil {
+		return err
+	}
+	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachineJob, Machine: machine, From: from, To: to, Limit: 30})
+	if err != nil {
+		return err
+	}
+	v.Who = groupTableOf("job", gs, now, func(g *Group) (link, string) {
+		l := jobLink(g.Project, g.Name, s.Range)
+		l.Text = strings.Trim(name(g.Project)+" / "+name(g.Name), " /")
+		return l, href("/builds", "project", g.Project, "job", g.Name, "machine", machine, "t", s.Range)
+	})
+	v.All = href("/builds", "machine", machine, "t", s.Range)
+	v.Empty = len(v.Lanes) == 0 && len(v.Facts) == 0 && len(gs) == 0
+	return p.render(w, r, http.StatusOK, "place", v)
+}
+
+func (p *Pages) runner(w http.ResponseWriter, r *http.Request) error {
+	key := r.URL.Query().Get("key")
+	if key == "" {
+		return fmt.Errorf("key: want a runner's id, short token or name: %w", cimeter.ErrInvalid)
+	}
+	v, s, from, to := p.place(r, "runner", name(key))
+	now := p.o.Now()
+	if err := p.fillPlace(r, &v, s, filter.Is(filter.Runner, key), BucketQuery{Runner: key}, from, to); err != nil {
+		return err
+	}
+	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByRunner, From: from, To: to, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	gs = slices.DeleteFunc(gs, func(g Group) bool { return g.Runner != key })
+	wall := 0.0
+	for _, g := range gs {
+		wall += g.WallSeconds
+		if g.RunnerName != "" {
+			v.Title = name(g.RunnerName)
+			v.Facts = []fact{{Label: "key", Link: link{Text: name(key)}}}
+		}
+	}
+	if span := to.Sub(from).Seconds(); span > 0 && !from.IsZero() {
+		v.Figures = append(v.Figures, figure{"builds at once", sig3(wall / span), "on average over this time"})
+	}
+	v.Machines = groupTableOf("machine", gs, now, func(g *Group) (link, string) {
+		return link{name(g.Machine), href("/machine", "name", g.Machine), title(g.Machine)}, href("/builds", "runner", key, "machine", g.Machine, "t", s.Range)
+	})
+	v.All = href("/builds", "runner", key, "t", s.Range)
+	v.Empty = len(v.Lanes) == 0 && len(gs) == 0
+	return p.render(w, r, http.StatusOK, "place", v)
+}
+
+func (p *Pages) place(r *http.Request, kind, shown string) (placeView, *selection, time.Time, time.Time) {
+	now := p.o.Now()
+	s := selectionOf(r, now, "24h")
+	v := placeView{page: p.page(r, shown, "machines"), Kind: kind, Ranges: s.rangeChoices(r.URL.Path)}
+	v.Crumbs = []link{{Text: "Machines", URL: "/machines"}}
+	from, to := s.span(now)
+	if s.err != nil {
+		v.Problem = s.wrong().Want
+		from = now.Add(-24 * time.Hour)
+	}
+	return v, &s, from, to.Add(time.Second)
+}
+
+// fillPlace reads the place's builds: the figures, the lanes and the bars.
+func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter.Term, bq BucketQuery, from, to time.Time) error {
+	now := p.o.Now()
+	page, err := p.o.Source.Builds(r.Context(), Query{Filter: append(slices.Clone(s.Filter), is), Sort: SortEnded, Limit: occupancyBlocks, Sums: true})
+	if err != nil {
+		return err
+	}
+	v.Figures = sumFigures(page.Sums)
+	if len(page.Rows) > 0 {
+		first := page.Rows[len(page.Rows)-1].StartedAt
+		if page.Next != "" || from.Before(first) && now.Sub(from) > 48*time.Hour {
+			if page.Next != "" {
+				v.LaneNote = fmt.Sprintf("The latest %d builds.", len(page.Rows))
+			}
+			from = first
+		}
+		v.LaneFrom, v.LaneTo = stampOf(now, from), stampOf(now, to)
+		v.Lanes = occupancy(page.Rows, from, to)
+		v.XTicks = dateTicks(from, to)
+	}
+	bq.From, bq.To = from, to
+	bq.Bucket = bucketOf(from, to)
+	bs, err := p.o.Totals.Buckets(r.Context(), bq)
+	if err != nil {
+		return err
+	}
+	v.Bars = barsOf(bs, from, to, bq.Bucket)
+	return nil
+}
+
+// occupancy puts builds on as many lanes as ran at once.
+func occupancy(rows []Row, from, to time.Time) []lane {
+	a := axis{0, to.Sub(from).Seconds()}
+	if a.length() <= 0 {
+		return nil
+	}
+	blocks := make([]block, 0, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		b := a.block(r.StartedAt.Sub(from).Seconds(), r.EndedAt.Sub(from).Seconds(), "", buildURL(r.Key))
+		res := resultOf(r.Result, r.Running)
+		b.Title, b.Class = label(&r.Build)+", "+res.Word+", "+seconds(r.WallSeconds), "job "+res.Class
+		blocks = append(blocks, b)
+	}
+	return pack(nil, blocks)
+}
+
+// beat is what the machine's last heartbeat said.
+func (v *placeView) beat(m *Machine, now time.Time) {
+	add := func(label, value string) {
+		if value != "" && value != dash {
+			v.Facts = append(v.Facts, fact{Label: label, Link: link{Text: display.Fit(value, 60, "…"), Title: title(value)}})
+		}
+	}
+	row := machineRow(m, now)
+	if m.stale(now) {
+		v.Stale = row.Stale
+	}
+	add("last seen", row.Seen)
+	add("CPU", row.CPU)
+	add("memory", row.Memory)
+	add("disk", row.Disk)
+	add("network", row.Net)
+	add("kernel", m.Kernel)
+	add("cgroups", m.Cgroup)
+	add("runs", strings.Join(m.Executors, ", "))
+	add("agent", m.AgentVersion)
+	var own []string
+	if m.OwnCPUMillis.Known {
+		own = append(own, sig3(m.OwnCPUMillis.Value)+" ms CPU a second")
+	}
+	if m.OwnMemoryBytes.Known {
+		own = append(own, amount(float64(m.OwnMemoryBytes.Value)))
+	}
+	add("agent's own cost", strings.Join(own, ", "))
+	if m.SpoolBytes.Value > 0 {
+		add("waits to be sent", amount(float64(m.SpoolBytes.Value)))
+	}
+	if m.Coverage.Known {
+		add("coverage", fmt.Sprintf("%.1f %%", 100*m.Coverage.Value))
+	}
+	if m.Pressure.Known {
+		add("waits for "+name(m.PressureOf), percent(m.Pressure.Value)+" of the time")
+	}
+	running := slices.Clone(m.Running)
+	slices.SortStableFunc(running, func(a, b Running) int { return cmp.Compare(b.CPUNow.Value, a.CPUNow.Value) })
+	for i := range running[:min(len(running), 30)] {
+		v.Now = append(v.Now, runningRow(&running[i], now))
+	}
+}
