@@ -72,6 +72,14 @@ func (s *statement) builds(index string) {
 	}
 }
 
+// rollups names the table; one is that its first name is asked for.
+func (s *statement) rollups(one bool) {
+	s.text.WriteString("rollups b")
+	if s.dialect == SQLite && one {
+		s.text.WriteString(" INDEXED BY rollups_names")
+	}
+}
+
 func (s *statement) run(ctx context.Context, q Queryer, row func(scan func(dest ...any) error) error) error {
 	return q.Query(ctx, s.text.String(), s.args, row)
 }

@@ -119,6 +119,17 @@ var groupings = map[By]grouping{
 	}},
 }
 
+// first is the value asked for of the first name of the rollups; "": any.
+func (q *GroupQuery) first() string {
+	switch q.By {
+	case ByProject, ByJob, ByStage:
+		return q.Project
+	case ByMachine, ByMachineJob:
+		return q.Machine
+	}
+	return ""
+}
+
 // exactRange is the longest range that is added up from builds.
 const exactRange = 48 * time.Hour
 
@@ -155,7 +166,9 @@ func GroupTotals(ctx context.Context, q Queryer, query GroupQuery) (Groups, erro
 		s.add(" WHERE b.at >= ? AND b.at < ?", from, to)
 	} else {
 		from, to = from-from%dayUS, to+(dayUS-to%dayUS)%dayUS
-		s.add("SELECT "+columns("b.", names...)+", "+rollupSums+" FROM rollups b WHERE b.dim = ? AND b.at >= ? AND b.at < ?", int64(by.dim), from, to)
+		s.add("SELECT " + columns("b.", names...) + ", " + rollupSums + " FROM ")
+		s.rollups(query.first() != "")
+		s.add(" WHERE b.dim = ? AND b.at >= ? AND b.at < ?", int64(by.dim), from, to)
 	}
 	for i, n := range by.builds {
 		want := ""
@@ -260,7 +273,9 @@ func BucketTotals(ctx context.Context, q Queryer, query BucketQuery) ([]Bucket, 
 		case query.Runner != "":
 			dim, names[0] = DimRunner, query.Runner
 		}
-		s.add("SELECT b.at / ?, "+rollupSums+" FROM rollups b WHERE b.dim = ? AND b.a = ?", hourUS, int64(dim), Clean(names[0]))
+		s.add("SELECT b.at / ?, "+rollupSums+" FROM ", hourUS)
+		s.rollups(dim != DimAll)
+		s.add(" WHERE b.dim = ? AND b.a = ?", int64(dim), Clean(names[0]))
 		if dim != DimRunner {
 			s.add(" AND b.b = ?", Clean(names[1]))
 		}

@@ -62,7 +62,7 @@ var stageColumns = []string{"shard", "key", "at", "position", "name", "wall_us",
 // upsertRollups takes one array for each column.
 const upsertRollups = `INSERT INTO rollups AS r SELECT * FROM unnest($1::smallint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
 $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[])
-ON CONFLICT (dim, a, b, c, at, shard) DO UPDATE SET builds = r.builds + excluded.builds, failed = r.failed + excluded.failed,
+ON CONFLICT (dim, at, a, b, c, shard) DO UPDATE SET builds = r.builds + excluded.builds, failed = r.failed + excluded.failed,
 canceled = r.canceled + excluded.canceled, oom = r.oom + excluded.oom, wall_us = r.wall_us + excluded.wall_us, cpu_us = r.cpu_us + excluded.cpu_us,
 queue_us = r.queue_us + excluded.queue_us, queued = r.queued + excluded.queued, throttled_us = r.throttled_us + excluded.throttled_us,
 io_bytes = r.io_bytes + excluded.io_bytes, net_bytes = r.net_bytes + excluded.net_bytes, mem_peak = greatest(r.mem_peak, excluded.mem_peak),

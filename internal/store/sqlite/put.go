@@ -114,7 +114,7 @@ const insertStage = "INSERT INTO stages (name, at, id, position, wall_us, cpu_us
 
 const upsertRollup = `INSERT INTO rollups (dim, a, b, c, at, builds, failed, canceled, oom, wall_us, cpu_us, queue_us, queued, throttled_us,
 io_bytes, net_bytes, mem_peak, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (dim, a, b, c, at) DO UPDATE SET builds = builds + excluded.builds, failed = failed + excluded.failed,
+ON CONFLICT (dim, at, a, b, c) DO UPDATE SET builds = builds + excluded.builds, failed = failed + excluded.failed,
 canceled = canceled + excluded.canceled, oom = oom + excluded.oom, wall_us = wall_us + excluded.wall_us, cpu_us = cpu_us + excluded.cpu_us,
 queue_us = queue_us + excluded.queue_us, queued = queued + excluded.queued, throttled_us = throttled_us + excluded.throttled_us,
 io_bytes = io_bytes + excluded.io_bytes, net_bytes = net_bytes + excluded.net_bytes, mem_peak = max(mem_peak, excluded.mem_peak),

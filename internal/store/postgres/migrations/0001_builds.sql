@@ -129,10 +129,10 @@ CREATE TABLE rollups (
   net_bytes    bigint NOT NULL,
   mem_peak     bigint NOT NULL,
   last_at      bigint NOT NULL,
-  PRIMARY KEY (dim, a, b, c, at, shard)
+  PRIMARY KEY (dim, at, a, b, c, shard)
 ) WITH (fillfactor = 70);
 
-CREATE INDEX rollups_at ON rollups (dim, at);
+CREATE INDEX rollups_names ON rollups (dim, a, b, at);
 
 CREATE TABLE names (
   shard  smallint NOT NULL,

@@ -93,10 +93,10 @@ CREATE TABLE rollups (
   net_bytes    INTEGER NOT NULL,
   mem_peak     INTEGER NOT NULL,
   last_at      INTEGER NOT NULL,
-  PRIMARY KEY (dim, a, b, c, at)
+  PRIMARY KEY (dim, at, a, b, c)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX rollups_at ON rollups (dim, at);
+CREATE INDEX rollups_names ON rollups (dim, a, b, at);
 
 CREATE TABLE names (
   kind   TEXT NOT NULL,
