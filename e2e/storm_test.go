@@ -315,8 +315,8 @@ func TestAgentLittleMemory(t *testing.T) {
 // it cannot see in time is marked, and no total is wrong.
 func TestAgentStarved(t *testing.T) {
 	b := newBare(t)
-	a := startAgent(t, b, bareConfig("  full_every: 10"))
 	path := b.confine(t)
+	a := startAgent(t, b, bareConfig("  full_every: 10"))
 	for _, c := range []struct {
 		value string
 		files []string
@@ -331,14 +331,11 @@ func TestAgentStarved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	move := func(files []string) {
-		for _, f := range files {
-			if err := os.WriteFile(f, []byte(itoa(a.cmd.Process.Pid)), 0); err != nil {
-				t.Fatal(err)
-			}
+	for _, f := range files {
+		if err := os.WriteFile(f, []byte(itoa(a.cmd.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
 		}
 	}
-	move(files)
 	c := b.churn(3, 1000, steady(rand.New(rand.NewPCG(seed(t), 6))))
 	<-time.After(6 * time.Second) // the starvation is the fault
 	account := c.end(t)
