@@ -31,7 +31,7 @@ const (
 	MaxBatch = 1000
 	// MaxExamine bounds how many builds a page of a list looks at, so that its
 	// time is bounded whatever the filter is; a page may therefore be short.
-	MaxExamine = 20000
+	MaxExamine = 10000
 	// sumRows bounds the builds that Sum adds up.
 	sumRows = 10000
 )
