@@ -68,8 +68,11 @@ func TestServer_retention(t *testing.T) {
 		if n := k.runs(); n != 6 {
 			t.Errorf("%d runs in a minute: want one, and five more for what was left over", n)
 		}
-		if r := k.asked[0]; !r.KeepFrom.Equal(began.Add(-24*time.Hour)) || !r.TotalsFrom.Equal(began.Add(-48*time.Hour)) || r.MaxBytes != 1000 {
-			t.Errorf("%+v", r)
+		k.mu.Lock()
+		first := k.asked[0]
+		k.mu.Unlock()
+		if !first.KeepFrom.Equal(began.Add(-24*time.Hour)) || !first.TotalsFrom.Equal(began.Add(-48*time.Hour)) || first.MaxBytes != 1000 {
+			t.Errorf("%+v", first)
 		}
 		<-time.After(time.Hour)
 		if n := k.runs(); n != 12 {

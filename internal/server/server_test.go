@@ -176,7 +176,9 @@ func TestServer_Put_poison(t *testing.T) {
 // shows; then it goes on.
 func TestServer_Put_storeFails(t *testing.T) {
 	r := start(t)
+	r.store.mu.Lock()
 	r.store.err = errors.New("disk full")
+	r.store.mu.Unlock()
 	if got, err := r.Put(t.Context(), "", records(1)); !errors.Is(err, cimeter.ErrUnavailable) || got != nil {
 		t.Errorf("%v, %v: want unavailable", got, err)
 	}
