@@ -131,6 +131,9 @@ func cpuTime(v float64) string {
 
 // percent writes a share of 0 to 1: 77 %.
 func percent(share float64) string {
+	if share > 0 && share < 0.0005 {
+		return "<0.1 %"
+	}
 	if share > 0 && share < 0.0095 {
 		return strconv.FormatFloat(100*share, 'f', 1, 64) + " %"
 	}

@@ -127,7 +127,7 @@ type placeView struct {
 	Stale    string
 	Facts    []fact
 	Figures  []figure
-	Now      []nowBuild
+	Runs     []nowBuild
 	Lanes    []lane
 	LaneFrom stamp
 	LaneTo   stamp
@@ -355,6 +355,6 @@ func (v *placeView) beat(m *Machine, now time.Time) {
 	running := slices.Clone(m.Running)
 	slices.SortStableFunc(running, func(a, b Running) int { return cmp.Compare(b.CPUNow.Value, a.CPUNow.Value) })
 	for i := range running[:min(len(running), 30)] {
-		v.Now = append(v.Now, runningRow(&running[i], now))
+		v.Runs = append(v.Runs, runningRow(&running[i], now))
 	}
 }

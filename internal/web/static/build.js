@@ -91,8 +91,10 @@
 	const selected = u => {
 		const { left, width } = u.select;
 		if (telling || width < 2) return;
+		// The other charts tell of the same selection, and by then on the new scale.
+		telling = true;
+		setTimeout(() => { telling = false; clearSelection(); }, 0);
 		const from = u.posToVal(left, "x"), to = u.posToVal(left + width, "x");
-		clearSelection();
 		zoom(from, to);
 	};
 	const clearSelection = () => { telling = true; for (const { u } of charts) u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false); telling = false; };
@@ -332,10 +334,10 @@
 			trace = await answer.json();
 			shared.bands = trace.stages.filter(s => !s.alongside);
 			if (again) { if (followed) { shared.from = trace.from; shared.to = trace.to; } draw(); lanes(); ticks(); return; }
-			const q = params();
-			shared.from = q.has("from") && isFinite(q.get("from")) ? Math.max(trace.from, +q.get("from")) : trace.from;
-			shared.to = q.has("to") && isFinite(q.get("to")) ? Math.min(trace.to, +q.get("to")) : trace.to;
-			if (!(shared.to > shared.from)) { shared.from = trace.from; shared.to = trace.to; }
+			// The server has read the span of the URL, and refused what is none.
+			const zoomed = "zoomed" in place.dataset;
+			shared.from = zoomed ? +place.dataset.from : trace.from;
+			shared.to = zoomed ? +place.dataset.to : trace.to;
 			draw();
 			lanes();
 			ticks();
