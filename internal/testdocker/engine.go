@@ -189,14 +189,14 @@ func (e *Engine) follow(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w)
-	for next := 0; ; {
+	for next, first := 0, true; ; first = false {
 		e.mu.Lock()
 		fresh, more := e.events[next:], e.more
 		next = len(e.events)
 		e.mu.Unlock()
 		for _, v := range fresh {
-			if v.at.Before(since) {
-				continue
+			if first && v.at.Before(since) {
+				continue // what comes from now on is told whatever the clock says
 			}
 			if _, err := w.Write(v.line); err != nil {
 				return
