@@ -65,7 +65,7 @@ func TestPagesInBrowser(t *testing.T) {
 						}
 					}
 					if w := webtest.Eval[int64](tab, "document.documentElement.scrollWidth"); w > l.Width {
-						t.Errorf("page is %d wide: want at most %d", w, l.Width)
+						t.Errorf("page is %d wide: want at most %d: %q", w, l.Width, webtest.Eval[[]string](tab, `[...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll")).slice(0, 4).map(e => e.outerHTML.slice(0, 120))`))
 					}
 					checkTargets(t, tab)
 					switch { // a theme changes colours only, a width the rest

@@ -163,7 +163,9 @@ func (a axis) block(from, to float64, label, url string) block {
 	x, end := clamp(a.share(from)), clamp(a.share(to))
 	b := block{From: from, To: to, X: pct(x), W: pct(max(end-x, 0.0008)), Label: label, URL: url}
 	if float64(len(label)) > (end-x)*letters {
-		b.Tiny, b.Beside = true, pct(end)
+		if b.Tiny = true; end < 0.93 {
+			b.Beside = pct(end)
+		}
 	}
 	return b
 }
