@@ -19,6 +19,7 @@ import (
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/server"
+	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/store/postgres"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
 	"github.com/cimeter/cimeter/internal/tally"
@@ -63,6 +64,7 @@ type builds interface {
 	server.Store
 	httpapi.Query
 	server.Keeper
+	History(ctx context.Context, q store.HistoryQuery) ([]*cimeter.Record, error)
 	Close() error
 }
 
@@ -99,11 +101,13 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, kept builds, 
 		listener.Close()
 		return err
 	}
+	api, err := newServerAPI(role, kept, counts, access, func() []string { return reasons(role.Ready()) }, log)
+	if err != nil {
+		listener.Close()
+		return err
+	}
 	log.Info("listening", "address", listener.Addr().String())
-	return together(ctx, role.Run, func(ctx context.Context) error {
-		ready := func() []string { return reasons(role.Ready()) }
-		return serve(ctx, newServerAPI(role, kept, counts, access, ready, log), listener, conf.WebConfigFile, log)
-	})
+	return together(ctx, role.Run, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // newServer returns the server's role on a store. counted tells which builds are
@@ -132,15 +136,19 @@ func newServer(conf config.Config, kept builds, counts *tally.Table, counted fun
 }
 
 // newServerAPI joins the server's role and store to the routes.
-func newServerAPI(role *server.Server, kept builds, counts *tally.Table, access *httpapi.Access, ready func() []string, log *slog.Logger) http.Handler {
+func newServerAPI(role *server.Server, kept builds, counts *tally.Table, access *httpapi.Access, ready func() []string, log *slog.Logger) (http.Handler, error) {
+	report := func(route string, err error) { log.Error("request failed", "route", route, "err", err) }
+	pages, err := newPages(role, kept, report)
+	if err != nil {
+		return nil, err
+	}
 	return httpapi.New(httpapi.Options{
 		Query: kept, Ingest: role, Agents: role.Agents, Access: access,
-		Metrics: prometheus.New(counts), Ready: ready, Version: apiVersion(),
-		Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
+		Metrics: prometheus.New(counts), Ready: ready, Version: apiVersion(), Pages: pages, Report: report,
 		Answered: func(route string, status int) {
 			counts.Value(catalog.ServerRequests, route, strconv.Itoa(status)).Add(1)
 		},
-	})
+	}), nil
 }
 
 const maxTokensBytes = 4 << 20 // more than 10,000 tokens

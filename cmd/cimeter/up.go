@@ -81,12 +81,15 @@ func (c *upCmd) Run(e *env) error {
 		listener.Close()
 		return err
 	}
+	ready := func() []string { return append(reasons(role.Ready()), m.ready()...) }
+	api, err := newServerAPI(role, kept, counts, access, ready, log)
+	if err != nil {
+		listener.Close()
+		return err
+	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	ready := func() []string { return append(reasons(role.Ready()), m.ready()...) }
-	return together(ctx, role.Run, m.run, func(ctx context.Context) error {
-		return serve(ctx, newServerAPI(role, kept, counts, access, ready, log), listener, conf.WebConfigFile, log)
-	})
+	return together(ctx, role.Run, m.run, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // here is the way to the server in the same process.

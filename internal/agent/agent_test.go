@@ -71,7 +71,7 @@ type engine struct {
 	mu         sync.Mutex
 	containers map[string]cimeter.Container
 	events     chan docker.Event
-	listErr    error
+	hold       chan struct{} // not nil: inspections wait until it is closed
 }
 
 func newEngine() *engine {
@@ -85,10 +85,13 @@ func (e *engine) List(context.Context) ([]cimeter.Container, error) {
 	for _, c := range e.containers {
 		l = append(l, c)
 	}
-	return l, e.listErr
+	return l, nil
 }
 
 func (e *engine) Inspect(_ context.Context, id string) (cimeter.Container, error) {
+	if e.hold != nil {
+		<-e.hold
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, ok := e.containers[id]
@@ -382,6 +385,31 @@ func TestAgent_lives(t *testing.T) {
 	sum := r.Stages[0].Usage.CPUSeconds.Total.Value + r.Stages[1].Usage.CPUSeconds.Total.Value
 	if math.Abs(sum-r.Usage.CPUSeconds.Total.Value) > 1e-6 {
 		t.Errorf("stages add up to %v s, the build says %v", sum, r.Usage.CPUSeconds.Total.Value)
+	}
+}
+
+// A container that is removed before it has been inspected does not keep its
+// build open.
+func TestAgent_inspectedAfterItsRemoval(t *testing.T) {
+	e, s := newEngine(), newShelf()
+	e.hold = make(chan struct{})
+	a, _ := start(t, options(e, s))
+	b := newBox(t, "step", 20*time.Millisecond)
+	e.tell(docker.Created, b.Container, cimeter.Opt[int]{})
+	e.tell(docker.Started, b.Container, cimeter.Opt[int]{})
+	used := b.finish(t, func() { seen(t, a) })
+	e.tell(docker.Died, b.Container, cimeter.Some(0))
+	e.tell(docker.Destroyed, b.Container, cimeter.Opt[int]{})
+	within(t, "the removal is told", func() bool {
+		n := make(chan bool)
+		a.meter.post(func() { n <- a.meter.know(b.ID).gone })
+		return <-n
+	})
+	close(e.hold)
+	r := s.await(t, "test/build") // well before options' Quiet of a minute
+	checkCPU(t, "step", r.Usage.CPUSeconds.Total, used)
+	if !r.Complete || r.Result != "success" {
+		t.Errorf("complete %v, result %q", r.Complete, r.Result)
 	}
 }
 

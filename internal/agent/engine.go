@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -13,26 +14,40 @@ import (
 // the containers behind it for long.
 const inspectTimeout = 5 * time.Second
 
+// maxRepeated bounds the events that are remembered to be known when the engine
+// tells them again after a reconnection: those of the last moment.
+const maxRepeated = 256
+
+// told is what tells one event from another.
+type told struct {
+	id   string
+	kind docker.Kind
+	at   int64 // nanoseconds of the engine's clock
+}
+
 // follow follows the engine until ctx ends: the list once at each connection,
 // then its events from the last one on, so that nothing falls between.
 func (a *Agent) follow(ctx context.Context) {
 	var (
-		retry backoff
-		last  time.Time // of the last event, by the engine's clock
-		begun time.Time // when the list was asked for, for the first connection
+		retry  backoff
+		last   time.Time // of the last event, by the engine's clock
+		recent [maxRepeated]told
+		n      int
 	)
 	for {
-		begun = time.Now()
+		since := last
+		if now := time.Now(); since.IsZero() || since.After(now) { // the clock was set back
+			since = now
+		}
 		err := a.list(ctx)
 		if err == nil {
-			since := last
-			if since.IsZero() {
-				since = begun
-			}
 			err = a.opts.Engine.Follow(ctx, since, func() { a.connected(&retry) }, func(e docker.Event) {
-				if !e.At.After(last) {
+				t := told{id: e.Container.ID, kind: e.Kind, at: e.At.UnixNano()}
+				if slices.Contains(recent[:], t) {
 					return // told again after a reconnection
 				}
+				recent[n%maxRepeated] = t
+				n++
 				last = e.At
 				a.meter.post(func() { a.meter.told(e, time.Now()) })
 			})

@@ -46,7 +46,8 @@ type known struct {
 	starts    int // told by the engine
 	seen      int // cgroups seen
 	asked     time.Time
-	expires   time.Time // zero while it exists
+	gone      bool      // the engine has removed it
+	expires   time.Time // zero while something is expected of it
 }
 
 func (m *meter) know(id string) *known {
@@ -120,6 +121,7 @@ func (m *meter) told(e docker.Event, now time.Time) {
 			k.missed(m, now)
 		}
 	case docker.Destroyed:
+		k.gone = true
 		m.ledger.Gone(k.id)
 		k.expires = now.Add(rememberFor)
 	}
@@ -163,14 +165,14 @@ func (m *meter) inspected(id string, c cimeter.Container, err error, now time.Ti
 	}
 	identity, mine := m.opts.Identify(&k.container)
 	k.container.Env = nil // read, and not needed any more
+	k.gone = k.gone || errors.Is(err, cimeter.ErrNotFound)
 	switch {
 	case mine:
 		k.stand, k.identity = ours, identity
 		k.bind(m, now)
-		if k.running != nil || !k.expires.IsZero() {
-			return
+		if !k.gone {
+			m.ledger.Known(identity.Build.Key, id)
 		}
-		m.ledger.Known(identity.Build.Key, id)
 	case err != nil && !errors.Is(err, cimeter.ErrNotFound):
 		k.stand = nothing // asked again
 	default:
@@ -205,6 +207,9 @@ func (k *known) bind(m *meter, now time.Time) {
 		}
 	}
 	k.segments = nil
+	if k.gone {
+		m.ledger.Gone(k.id) // it was removed before it was known whose it is
+	}
 	l := k.running
 	if k.stand != ours || l == nil {
 		return

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -85,7 +86,9 @@ func (m *meter) appeared(path string, born bool) {
 		if !errors.Is(err, cimeter.ErrGone) {
 			m.log.Warn("container not metered", "container", id, "err", err)
 		}
-		m.gauges.segmentsMissed.Add(1)
+		if p := m.gauges.parents[filepath.Dir(path)]; p != nil {
+			p.unsure = true
+		}
 		m.know(id).missed(m, now)
 		return
 	}
@@ -325,8 +328,8 @@ func (m *meter) vanish(l *live, now time.Time) {
 			m.ledger.Advance(l.segment, &l.sample)
 		}
 	}
-	if l.read.Before(end) {
-		m.recover(l)
+	if l.read.Before(end) && l.parent != nil {
+		m.lost = append(m.lost, l)
 	}
 	m.drop(l, end)
 }

@@ -184,12 +184,15 @@ func (w *writer) taken(r *cimeter.Record) {
 	w.pending.Set(float64(len(w.queue)))
 }
 
-// nextCheckpoint takes one checkpoint out. It is called when all records are on
-// disk: until then the checkpoint of a finished build is all there is of it.
+// nextCheckpoint takes one checkpoint out. One that is to be dropped stays until
+// all records are on disk: till then it is all there is of a finished build.
 func (w *writer) nextCheckpoint() (key string, state *attrib.Snapshot, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, state = range w.checkpoints {
+		if state == nil && len(w.queue) > 0 {
+			continue // its record may be among those put meanwhile: the next flush drops it
+		}
 		delete(w.checkpoints, key)
 		return key, state, true
 	}

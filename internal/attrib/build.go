@@ -33,6 +33,7 @@ type BuildState struct {
 	Evidence   []Evidence
 	Segments   int             // started so far
 	Resumed    bool            // taken up from a checkpoint
+	MissedWork bool            // a container that did its work was never read
 	Containers map[string]bool // containers that exist
 }
 
@@ -135,9 +136,13 @@ func (b *build) over(t time.Time, o *Options) bool {
 // preparations: between those and the work a runner may pull an image.
 func (b *build) worked() bool {
 	for _, p := range b.parts {
-		if p.Role != cimeter.RoleCache && p.Role != cimeter.RoleWait && p.Role != cimeter.RoleService {
+		if works(p.Role) {
 			return true
 		}
 	}
-	return false
+	return b.MissedWork
+}
+
+func works(r cimeter.Role) bool {
+	return r != cimeter.RoleCache && r != cimeter.RoleWait && r != cimeter.RoleService
 }

@@ -138,6 +138,7 @@ func (l *Ledger) claim(id cimeter.Identity, t time.Time, container string) (*bui
 func (l *Ledger) Miss(t time.Time, id cimeter.Identity, g cimeter.Gap) {
 	if b, err := l.claim(id, t, ""); err == nil {
 		b.gap(g)
+		b.MissedWork = b.MissedWork || works(id.Role)
 	}
 }
 

@@ -268,6 +268,15 @@ func TestLedger_Miss(t *testing.T) {
 	}
 }
 
+// A build of which nothing was read is over like any other.
+func TestLedger_Miss_all(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	l.Miss(at(1), identity("k", "step", cimeter.RoleBuild), cimeter.Gap{From: at(0), To: at(1), Reason: cimeter.GapMissedSegment})
+	if r := only(t, l, at(4)); r.Complete || len(r.Stages) != 0 || r.Usage.CPUSeconds.Total.Known {
+		t.Errorf("complete %v, %d stages, CPU %+v", r.Complete, len(r.Stages), r.Usage.CPUSeconds)
+	}
+}
+
 func TestLedger_disputed(t *testing.T) {
 	l := newLedger(tally.New(tally.Options{}))
 	mine := l.Open("mine", "/mine", 1, at(0), true)

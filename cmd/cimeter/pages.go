@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/server"
+	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/web"
+)
+
+// newPages joins a server's store and fleet to the pages.
+func newPages(role *server.Server, kept builds, report func(route string, err error)) (http.Handler, error) {
+	source := pageSource{kept: kept, agents: role.Agents}
+	return web.New(web.Options{Source: source, Totals: source, Fleet: source, Version: readBuild().Version, Report: report})
+}
+
+// pageSource gives the pages what they ask for in their own words.
+type pageSource struct {
+	kept   builds
+	agents func() []httpapi.Agent
+}
+
+// Builds implements web.Source.
+func (s pageSource) Builds(ctx context.Context, q web.Query) (web.Page, error) {
+	page, err := s.kept.List(ctx, store.Query{
+		Filter: q.Filter, Sort: store.Sort(q.Sort), Asc: q.Ascending, Cursor: q.Cursor, Limit: min(q.Limit, store.MaxLimit), Trace: true,
+	})
+	if err != nil {
+		return web.Page{}, err
+	}
+	out := web.Page{Next: page.Next}
+	for _, r := range page.Records {
+		out.Rows = append(out.Rows, web.RowOf(r))
+	}
+	if q.Sums {
+		sum, err := s.kept.Sum(ctx, q.Filter)
+		if err != nil {
+			return web.Page{}, err
+		}
+		all := sums(sum.Totals)
+		all.WallP50, all.WallP95, all.QueueP50, all.QueueP95, all.Partial = sum.WallP50, sum.WallP95, sum.QueueP50, sum.QueueP95, sum.Partial
+		out.Sums = &all
+	}
+	return out, nil
+}
+
+// Build implements web.Source. Of a build that still runs the agents tell too
+// little for a page of its own.
+func (s pageSource) Build(ctx context.Context, key string) (*cimeter.Record, bool, error) {
+	r, err := s.kept.Get(ctx, key)
+	if err == nil && r.Trace == nil {
+		if r.Trace, err = s.kept.Trace(ctx, key); errors.Is(err, cimeter.ErrNotFound) {
+			err = nil
+		}
+	}
+	return r, false, err
+}
+
+// History implements web.Source.
+func (s pageSource) History(ctx context.Context, q web.HistoryQuery) ([]*cimeter.Record, error) {
+	return s.kept.History(ctx, store.HistoryQuery{
+		Project: q.Project, Name: q.Name, Ref: q.Ref, Before: q.Before, Limit: min(q.Limit, store.MaxHistory),
+	})
+}
+
+// Groups implements web.Totals.
+func (s pageSource) Groups(ctx context.Context, q web.GroupQuery) ([]web.Group, error) {
+	groups, err := s.kept.Groups(ctx, store.GroupQuery{
+		By: store.By(q.By), Project: q.Project, Name: q.Name, Machine: q.Machine, From: q.From, To: q.To, Limit: min(q.Limit, store.MaxGroups),
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]web.Group, 0, len(groups.Groups))
+	for _, g := range groups.Groups {
+		out = append(out, web.Group{
+			Project: g.Project, Name: g.Name, Stage: g.Stage, Machine: g.Machine, Runner: g.Runner, RunnerName: g.RunnerName, Sums: sums(g.Totals),
+		})
+	}
+	return out, nil
+}
+
+// Buckets implements web.Totals.
+func (s pageSource) Buckets(ctx context.Context, q web.BucketQuery) ([]web.Bucket, error) {
+	buckets, err := s.kept.Buckets(ctx, store.BucketQuery{
+		Project: q.Project, Name: q.Name, Machine: q.Machine, Runner: q.Runner, From: q.From, To: q.To, Bucket: q.Bucket,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]web.Bucket, 0, len(buckets))
+	for _, b := range buckets {
+		out = append(out, web.Bucket{Start: b.Start, Sums: sums(b.Totals)})
+	}
+	return out, nil
+}
+
+func sums(t store.Totals) web.Sums {
+	return web.Sums{
+		Builds: t.Builds, Failed: t.Failed, Canceled: t.Canceled, OOM: t.OOM, WallSeconds: t.WallSeconds, CPUSeconds: t.CPUSeconds,
+		ThrottledSeconds: t.ThrottledSeconds, IOBytes: t.IOBytes, NetworkBytes: t.NetworkBytes, MemoryPeakBytes: t.MemoryPeakBytes, Last: t.Last,
+	}
+}
+
+// Machines implements web.Fleet. What no heartbeat tells is absent.
+func (s pageSource) Machines(context.Context) (machines []web.Machine, gone int, err error) {
+	for _, a := range s.agents() {
+		m := web.Machine{
+			Name: a.Machine, LastSeen: a.SeenAt, Interval: time.Duration(a.IntervalSeconds * float64(time.Second)), AgentVersion: a.Version,
+		}
+		if a.Spool != nil {
+			m.SpoolBytes = cimeter.Some(uint64(max(0, a.Spool.Bytes)))
+		}
+		for _, b := range a.Running {
+			m.Running = append(m.Running, web.Running{
+				Row: web.Row{
+					Build: cimeter.Build{
+						Key: b.Key, CI: b.CI, Project: b.Project, Number: b.Number, Name: b.Name, Runner: b.Runner, URL: b.URL, Machine: a.Machine,
+					},
+					StartedAt: b.StartedAt, EndedAt: a.SeenAt, Running: true, Complete: true,
+					WallSeconds: max(0, a.SeenAt.Sub(b.StartedAt).Seconds()), CPUSeconds: b.CPUSeconds,
+				},
+				Stage: b.Stage, MemoryNow: b.MemoryBytes,
+			})
+		}
+		machines = append(machines, m)
+	}
+	return machines, 0, nil
+}
