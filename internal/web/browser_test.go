@@ -122,7 +122,8 @@ func TestHostileNamesInBrowser(t *testing.T) {
 				"/machines", "/machine?t=all&name=" + q, "/runner?t=all&key=" + q, "/compare?a=" + url.QueryEscape(m.Records[0].Key) + "&b=" + url.QueryEscape(m.Records[1].Key)} {
 				tab.Go(server.URL + path)
 				for _, problem := range tab.Problems() {
-					if !strings.Contains(problem, "400 (Bad Request)") {
+					// A name can make the address of no build (.., 5,000 letters): then the page says so.
+					if !strings.Contains(problem, "400 (Bad Request)") && !(strings.Contains(problem, "404 (Not Found)") && !strings.Contains(problem, "/static/")) {
 						t.Errorf("%s: %s", path, problem)
 					}
 				}
