@@ -31,6 +31,13 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(asProgram); file != "" {
 		os.Exit(program(file, os.Args[1:]))
 	}
+	// Whoever runs the tests may ignore signals (nohup, a shell's background):
+	// a signal that is handled here has its default effect in the commands.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	os.Exit(m.Run())
 }
 
