@@ -22,7 +22,7 @@ var slow = os.Getenv("CIMETER_TEST_SLOW") != ""
 
 // agentConfig is the agent's file; runners is a job list's address, or "".
 func agentConfig(list *jobList) string {
-	s := "log:\n  level: debug\nagent:\n  grace: 3s\n  wake_block_io: true\n"
+	s := "log:\n  level: debug\nagent:\n  grace: 3s\n  quiet: 20s\n  wake_block_io: true\n"
 	if list != nil {
 		s += "  gitlab_runners:\n    - " + list.address + "\n"
 	}

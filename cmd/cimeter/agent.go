@@ -24,12 +24,6 @@ import (
 	"github.com/cimeter/cimeter/internal/wire"
 )
 
-const (
-	// quiet is how long a build whose containers exist, but do not run, stays
-	// open: a runner may pull a large image between two steps.
-	quiet = 10 * time.Minute
-)
-
 // Run starts the agent.
 //
 //	kernel ──▶ agent ──▶ records ──▶ API, summaries
@@ -110,7 +104,7 @@ func openMetering(conf config.Config, counts *tally.Table, open func(running fun
 	}
 	m.agent, err = agent.New(agent.Options{
 		Machine: conf.Machine, Interval: conf.Agent.Interval, FullEvery: conf.Agent.FullEvery,
-		Grace: conf.Agent.Grace, Quiet: quiet,
+		Grace: conf.Agent.Grace, Quiet: conf.Agent.Quiet,
 		CgroupRoot: conf.Agent.CgroupRoot, ProcRoot: conf.Agent.ProcRoot, SysRoot: conf.Agent.SysRoot,
 		WakeBlockIO: conf.Agent.WakeBlockIO, ContainerInfo: conf.Agent.ContainerInfo, NoTrace: !conf.Agent.Trace,
 		Engine: engine, Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,

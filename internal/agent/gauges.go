@@ -19,7 +19,7 @@ type gauges struct {
 	droppedContainers, droppedKnown, droppedBuilds          *tally.Value
 	droppedInspections                                      *tally.Value
 	overflows, engineUp, engineEvents, disputed             *tally.Value
-	uncaptured, recovered, coverage                         *tally.Value
+	uncaptured, coverage                                    *tally.Value
 	machineBuilds, machineOther, machineOwn                 *tally.Value
 
 	machine    uint64 // CPU time of the machine at the last round, nanoseconds
@@ -54,7 +54,6 @@ func newGauges(t *tally.Table, self *process.Self, machine string) gauges {
 		engineEvents:       t.Value(catalog.AgentDockerEvents),
 		disputed:           t.Value(catalog.AgentDisputed),
 		uncaptured:         t.Value(catalog.AgentUncapturedCPU),
-		recovered:          t.Value(catalog.AgentRecoveredCPU),
 		coverage:           t.Value(catalog.AgentCoverage),
 		machineBuilds:      t.Value(catalog.MachineCPU, machine, "builds"),
 		machineOther:       t.Value(catalog.MachineCPU, machine, "other"),

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -85,9 +84,6 @@ func (m *meter) appeared(path string, born bool) {
 	if err != nil {
 		if !errors.Is(err, cimeter.ErrGone) {
 			m.log.Warn("container not metered", "container", id, "err", err)
-		}
-		if p := m.gauges.parents[filepath.Dir(path)]; p != nil {
-			p.unsure = true
 		}
 		m.know(id).missed(m, now)
 		return
@@ -327,9 +323,6 @@ func (m *meter) vanish(l *live, now time.Time) {
 			_ = l.net.ReadNow(&l.sample)
 			m.ledger.Advance(l.segment, &l.sample)
 		}
-	}
-	if l.read.Before(end) && l.parent != nil {
-		m.lost = append(m.lost, l)
 	}
 	m.drop(l, end)
 }

@@ -37,9 +37,6 @@ type meter struct {
 	// ended are those whose last process has just ended: their counters of CPU
 	// and network are read, the others not yet.
 	ended []*live
-	// lost are those whose end was missed: what they used after their last
-	// reading is to be told by their parents.
-	lost []*live
 
 	mu    sync.Mutex
 	inbox []func()
@@ -112,7 +109,6 @@ func (m *meter) loop(ctx context.Context) error {
 			return err
 		}
 		m.readEnded()
-		m.recoverLost()
 		m.takeInbox()
 	}
 	return nil

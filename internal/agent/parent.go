@@ -1,15 +1,11 @@
 package agent
 
 import (
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/cgroup"
-	"github.com/cimeter/cimeter/internal/watch"
 )
 
 // maxParents bounds the parents of containers' cgroups whose counters are kept.
@@ -22,10 +18,7 @@ type parent struct {
 	base     uint64 // its CPU time when it was first seen, nanoseconds
 	captured uint64 // CPU time of its containers that was read since, nanoseconds
 	told     uint64
-	// unsure is set while a container of it was missed altogether and the
-	// difference is not accounted for: it may be that one's.
-	unsure bool
-	sample cimeter.Sample
+	sample   cimeter.Sample
 }
 
 // parentOf returns the parent of a container's cgroup, nil where that holds
@@ -66,80 +59,5 @@ func (g *gauges) capture(m *meter) {
 			g.uncaptured.Add(float64(used-p.captured-p.told) / 1e9)
 			p.told = used - p.captured
 		}
-		p.unsure = false
 	}
-}
-
-// recoverWithin is the age of a last reading up to which it is tried to tell what
-// a container used after it.
-const recoverWithin = 5 * time.Second
-
-// recoverLost tells what a container used between its last reading and its end,
-// which was missed. It waits until no event is left that could tell of another
-// container that has used some of it.
-func (m *meter) recoverLost() {
-	if len(m.lost) == 0 {
-		return
-	}
-	more := false
-	if err := m.watch.Wait(0, func(e watch.Event) { more = true; m.happened(e) }); err != nil || more {
-		return // once more after the next wait
-	}
-	if len(m.lost) == 1 {
-		m.recover(m.lost[0])
-	}
-	clear(m.lost)
-	m.lost = m.lost[:0]
-}
-
-// recover books what a container used that its parent has and no container has
-// shown, as long as it can be nobody else's.
-func (m *meter) recover(l *live) {
-	p := l.parent
-	if p.unsure || time.Since(l.read) > recoverWithin || p.group.Read(&p.sample, cgroup.Fast) != nil {
-		return
-	}
-	used, _ := p.sample.Counter(cimeter.CPUTotal)
-	// The siblings are read after the parent: what they use meanwhile makes the
-	// rest smaller, never larger.
-	for _, s := range m.lives {
-		if s.parent != p || s.closed {
-			continue
-		}
-		err := s.group.Read(&s.sample, cgroup.Fast)
-		m.book(s, err)
-		if err != nil {
-			return // another end was missed: which used what cannot be told
-		}
-	}
-	if m.strangers(path.Dir(l.path)) {
-		return
-	}
-	rest := used - min(used, p.base+p.captured+p.told)
-	if rest == 0 {
-		return
-	}
-	p.captured += rest
-	for _, c := range []cimeter.Counter{cimeter.CPUTotal, cimeter.CPUUser} {
-		if v, ok := l.sample.Counter(c); ok || c == cimeter.CPUTotal {
-			l.sample.SetCounter(c, v+rest)
-		}
-	}
-	m.ledger.Advance(l.segment, &l.sample)
-	m.gauges.recovered.Add(float64(rest) / 1e9)
-}
-
-// strangers reports whether a parent has containers that the meter does not
-// know (yet).
-func (m *meter) strangers(parent string) bool {
-	entries, err := os.ReadDir(filepath.Join(m.host.WatchDir(), parent))
-	if err != nil {
-		return true
-	}
-	for _, e := range entries {
-		if _, ok := cgroup.ContainerID(e.Name()); ok && m.paths[path.Join(parent, e.Name())] == nil {
-			return true
-		}
-	}
-	return false
 }

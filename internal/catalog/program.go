@@ -37,7 +37,6 @@ const (
 	AgentSeriesBudget        = "cimeter_agent_series_budget"
 	AgentSeriesFolded        = "cimeter_agent_series_folded_total"
 	AgentUncapturedCPU       = "cimeter_agent_uncaptured_cpu_seconds_total"
-	AgentRecoveredCPU        = "cimeter_agent_recovered_cpu_seconds_total"
 	AgentCoverage            = "cimeter_agent_coverage_ratio"
 )
 
@@ -168,10 +167,6 @@ func agentMetrics() []Metric {
 		{
 			Name: AgentUncapturedCPU, Kind: Counter, Unit: "seconds",
 			Help: "CPU time of the containers' parent cgroups that no container showed.",
-		},
-		{
-			Name: AgentRecoveredCPU, Kind: Counter, Unit: "seconds",
-			Help: "CPU time of containers whose end was missed, told by their parent cgroups.",
 		},
 		{
 			Name: AgentCoverage, Kind: Gauge, Unit: "ratio",

@@ -42,6 +42,7 @@ type Agent struct {
 	Interval      time.Duration `yaml:"interval" min:"100ms" max:"5m" doc:"Time between two samples of a running container. Totals do not depend on it; maxima and deviations do."`
 	FullEvery     int           `yaml:"full_every" min:"1" max:"1000" doc:"Every how many rounds the dear readings, such as memory.stat, are taken too."`
 	Grace         time.Duration `yaml:"grace" min:"0s" max:"10m" doc:"How long a build whose containers are gone stays open for more of them."`
+	Quiet         time.Duration `yaml:"quiet" min:"0s" max:"24h" doc:"How long a build whose containers exist, but do not run, stays open: between two steps a runner may pull a large image."`
 	Docker        Docker        `yaml:"docker" doc:"The Docker Engine that CI runners use."`
 	CgroupRoot    string        `yaml:"cgroup_root" check:"path" doc:"Mount point of the cgroup file systems; /host/sys/fs/cgroup in a container."`
 	ProcRoot      string        `yaml:"proc_root" check:"path" doc:"Mount point of procfs of the host."`
@@ -128,6 +129,7 @@ func Default() Config {
 			Interval:    time.Second,
 			FullEvery:   10,
 			Grace:       10 * time.Second,
+			Quiet:       10 * time.Minute,
 			Docker:      Docker{Enabled: true, Host: "unix:///var/run/docker.sock"},
 			CgroupRoot:  "/sys/fs/cgroup",
 			ProcRoot:    "/proc",
