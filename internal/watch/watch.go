@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -65,11 +64,6 @@ type Event struct {
 type Watcher struct {
 	opts    Options
 	epoll   int
-	file    *os.File        // of epoll: the runtime's poller waits for it
-	conn    syscall.RawConn // of file
-	look    func(uintptr) bool
-	count   int // of ready
-	lookErr error
 	inotify int
 	wake    int
 	folders map[int32]string // watch descriptor to path
@@ -113,17 +107,6 @@ func (w *Watcher) open() (err error) {
 	if w.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("eventfd: %w", err)
 	}
-	// The goroutine waits in the runtime's poller, not in a system call of its
-	// own: that would keep the runtime's monitor awake, for a millisecond of CPU
-	// in every second.
-	if err := unix.SetNonblock(w.epoll, true); err != nil {
-		return fmt.Errorf("set epoll non-blocking: %w", err)
-	}
-	w.file = os.NewFile(uintptr(w.epoll), "epoll")
-	if w.conn, err = w.file.SyscallConn(); err != nil {
-		return fmt.Errorf("wait for epoll: %w", err)
-	}
-	w.look = func(uintptr) bool { return w.poll() }
 	if err := w.register(w.inotify, tokenInotify); err != nil {
 		return err
 	}
@@ -142,17 +125,10 @@ func (w *Watcher) open() (err error) {
 
 // Close gives all descriptors back. Pidfds belong to their owners.
 func (w *Watcher) Close() {
-	for _, fd := range []int{w.inotify, w.wake} {
+	for _, fd := range []int{w.inotify, w.wake, w.epoll} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
-	}
-	switch {
-	case w.file != nil:
-		w.file.Close()
-		w.file = nil
-	case w.epoll >= 0:
-		unix.Close(w.epoll)
 	}
 	w.inotify, w.wake, w.epoll = -1, -1, -1
 }
@@ -194,22 +170,17 @@ func (w *Watcher) Wake() {
 // Folders returns how many folders are watched and how many could not be.
 func (w *Watcher) Folders() (watched int, missed uint64) { return len(w.folders), w.missed }
 
-// Wait waits at most d (0 only looks) and calls fn for what happened. fn may
-// call every method but Wait.
+// Wait waits at most d (rounded up to a millisecond; 0 only looks) and calls fn
+// for what happened. fn may call every method but Wait.
 func (w *Watcher) Wait(d time.Duration, fn func(Event)) error {
-	if !w.poll() && d > 0 {
-		if err := w.file.SetReadDeadline(time.Now().Add(d)); err != nil {
-			return fmt.Errorf("wait for epoll: %w", err)
-		}
-		if err := w.conn.Read(w.look); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("wait for epoll: %w", err)
-		}
+	ms := int((d + time.Millisecond - 1) / time.Millisecond)
+	n, err := unix.EpollWait(w.epoll, w.ready[:], ms)
+	if err == unix.EINTR {
+		return nil
 	}
-	if w.lookErr != nil {
-		return fmt.Errorf("epoll_wait: %w", w.lookErr)
+	if err != nil {
+		return fmt.Errorf("epoll_wait: %w", err)
 	}
-	n := w.count
-	w.count = 0
 	for i := range n {
 		e := &w.ready[i]
 		switch token := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32; token {
@@ -225,16 +196,6 @@ func (w *Watcher) Wait(d time.Duration, fn func(Event)) error {
 		}
 	}
 	return nil
-}
-
-// poll looks what is ready and reports whether anything is.
-func (w *Watcher) poll() bool {
-	w.count, w.lookErr = unix.EpollWait(w.epoll, w.ready[:], 0)
-	if w.lookErr == unix.EINTR {
-		w.count, w.lookErr = 0, nil
-	}
-	w.count = max(w.count, 0)
-	return w.count > 0 || w.lookErr != nil
 }
 
 // read takes what inotify has.
