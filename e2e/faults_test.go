@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -197,15 +196,9 @@ func forgedLabels(t *testing.T, m *machine) {
 	checkCPU(t, r.Key, r.Usage.CPUSeconds.Total, cpu)
 }
 
-// TestDockerDaemonKilled kills dockerd in the middle of a script and starts it
+// dockerDaemonKilled kills dockerd in the middle of a script and starts it
 // again.
-func TestDockerDaemonKilled(t *testing.T) {
-	// An open defect, kept with its reproduction: the record of a build whose
-	// daemon is killed lacks some 70 ms of CPU time. CIMETER_TEST_DEFECTS=1 runs it.
-	if os.Getenv("CIMETER_TEST_DEFECTS") == "" {
-		t.Log("not run: an open defect, see above")
-		return
-	}
+func dockerDaemonKilled(t *testing.T) {
 	t.Run("ContainersEnd", func(t *testing.T) {
 		m := newMachine(t)
 		list := newJobList(t, m)
