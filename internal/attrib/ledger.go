@@ -282,13 +282,6 @@ func (l *Ledger) SegmentGap(s *Segment, g cimeter.Gap) {
 	s.gaps = append(s.gaps, g)
 }
 
-// GapAll marks a hole in every running build.
-func (l *Ledger) GapAll(g cimeter.Gap) {
-	for _, b := range l.builds {
-		b.gap(g)
-	}
-}
-
 // Tick ends an interval of every running segment and build at t. machineCPU is
 // how long the machine's CPUs have been busy since boot, in nanoseconds, where
 // known.

@@ -47,12 +47,6 @@ func (s *Segment) BuildKey() string {
 	return s.build.Build.Key
 }
 
-// Role returns the role of the segment's container in its build.
-func (s *Segment) Role() cimeter.Role { return s.part.Role }
-
-// Number returns the segment's number in the order of its build's segments.
-func (s *Segment) Number() int { return s.part.Segment }
-
 // Undecided reports whether the segment runs in a stage whose name is open.
 func (s *Segment) Undecided() bool { return s.build != nil && !s.part.Decided }
 
