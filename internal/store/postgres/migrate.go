@@ -5,13 +5,11 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
 )
 
 //go:embed migrations/*.sql
@@ -20,37 +18,10 @@ var migrationFiles embed.FS
 // migrationLock is the advisory lock of those who change the schema: "cimeter".
 const migrationLock = 0x63696d65746572
 
-// migrations are the statements of each version, in order: the first makes
-// version 1.
-func migrations() ([][]string, error) {
-	files, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
-	if err != nil {
-		return nil, err
-	}
-	var all [][]string
-	for i, f := range files {
-		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(path.Base(f), want) {
-			return nil, fmt.Errorf("migration %s: want a name that begins with %s", f, want)
-		}
-		b, err := migrationFiles.ReadFile(f)
-		if err != nil {
-			return nil, err
-		}
-		var statements []string
-		for s := range strings.SplitSeq(string(b), ";\n") {
-			if strings.TrimSpace(s) != "" {
-				statements = append(statements, s)
-			}
-		}
-		all = append(all, statements)
-	}
-	return all, nil
-}
-
 // migrate brings the schema up to date, each version in a transaction of its
 // own, with servers that start at once waiting for each other.
 func (s *Store) migrate(ctx context.Context) error {
-	all, err := migrations()
+	all, err := store.Migrations(migrationFiles)
 	if err != nil {
 		return err
 	}
@@ -67,15 +38,11 @@ func (s *Store) migrate(ctx context.Context) error {
 			if errors.Is(err, pgx.ErrNoRows) {
 				_, err = tx.Exec(ctx, "INSERT INTO schema_version VALUES (0)")
 			}
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case version > len(all):
-				return fmt.Errorf("its schema is version %d, this program knows up to %d: use a newer program: %w", version, len(all), cimeter.ErrConflict)
-			case version != 0 && version < len(all) && !s.o.Migrate:
-				return fmt.Errorf("its schema is version %d, this program wants %d: make a backup, then run cimeter store migrate: %w", version, len(all), cimeter.ErrConflict)
-			case version == len(all):
-				return nil
+			}
+			if err := store.CheckVersion(version, len(all), s.o.Migrate); err != nil || version == len(all) {
+				return err
 			}
 			for _, statement := range append(all[version][:len(all[version]):len(all[version])], fmt.Sprintf("UPDATE schema_version SET version = %d", version+1)) {
 				if s.steps++; s.o.fault != nil {
@@ -95,3 +62,40 @@ func (s *Store) migrate(ctx context.Context) error {
 		}
 	}
 }
+
+// Migrate brings the schema of the database up to date and ends. Stop the
+// servers of an older program before. The errors are those of [Open].
+func Migrate(ctx context.Context, url string) error {
+	s, err := Open(ctx, Options{URL: url, Migrate: true})
+	if err != nil {
+		return fmt.Errorf("migrate store: %w", err)
+	}
+	return s.Close()
+}
+
+// Version returns the version of the schema of the database, 0 when it has
+// none, and the one that this program wants.
+func Version(ctx context.Context, url string) (found, want int, err error) {
+	all, err := store.Migrations(migrationFiles)
+	if err != nil {
+		return 0, 0, err
+	}
+	s := &Store{o: Options{URL: url}}
+	db, err := s.pool(ctx, 1, nil)
+	if err != nil {
+		return 0, 0, fmt.Errorf("version of store: %w", err)
+	}
+	defer db.Close()
+	err = db.QueryRow(ctx, "SELECT version FROM schema_version").Scan(&found)
+	var e *pgconn.PgError
+	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &e) && e.Code == undefinedTable {
+		return 0, len(all), nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("version of store: %w", coded(err))
+	}
+	return found, len(all), nil
+}
+
+// undefinedTable is what PostgreSQL says of a table that is not there.
+const undefinedTable = "42P01"

@@ -214,3 +214,19 @@ func (q *explained) Query(ctx context.Context, text string, args []any, row func
 	}
 	return q.Queryer.Query(ctx, text, args, row)
 }
+
+func TestMigrate(t *testing.T) {
+	url := database(t)
+	if found, want, err := postgres.Version(t.Context(), url); err != nil || found != 0 || want < 1 {
+		t.Errorf("Version of an empty database = %d, %d, %v", found, want, err)
+	}
+	if err := postgres.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	if found, want, err := postgres.Version(t.Context(), url); err != nil || found != want {
+		t.Errorf("Version = %d, %d, %v; want the one of this program", found, want, err)
+	}
+	if err := openURL(t, url).Backup(t.Context(), t.TempDir()); !errors.Is(err, cimeter.ErrUnsupported) || !strings.Contains(err.Error(), "pg_dump") {
+		t.Errorf("Backup = %v; want to hear what to use", err)
+	}
+}

@@ -4,47 +4,22 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-	"strings"
+	"os"
+	"path/filepath"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are the statements of each version, in order: the first makes
-// version 1.
-func migrations() ([][]string, error) {
-	files, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
-	if err != nil {
-		return nil, err
-	}
-	var all [][]string
-	for i, f := range files {
-		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(path.Base(f), want) {
-			return nil, fmt.Errorf("migration %s: want a name that begins with %s", f, want)
-		}
-		b, err := migrationFiles.ReadFile(f)
-		if err != nil {
-			return nil, err
-		}
-		var statements []string
-		for s := range strings.SplitSeq(string(b), ";\n") {
-			if strings.TrimSpace(s) != "" {
-				statements = append(statements, s)
-			}
-		}
-		all = append(all, statements)
-	}
-	return all, nil
-}
-
 // migrate brings the schema up to date, each version in a transaction of its own.
 func (s *Store) migrate(ctx context.Context) error {
-	all, err := migrations()
+	all, err := store.Migrations(migrationFiles)
 	if err != nil {
 		return err
 	}
@@ -52,11 +27,8 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case version > len(all):
-		return fmt.Errorf("its schema is version %d, this program knows up to %d: use a newer program: %w", version, len(all), cimeter.ErrConflict)
-	case version != 0 && version < len(all) && !s.o.Migrate:
-		return fmt.Errorf("its schema is version %d, this program wants %d: make a backup, then run cimeter store migrate: %w", version, len(all), cimeter.ErrConflict)
+	if err := store.CheckVersion(version, len(all), s.o.Migrate); err != nil {
+		return err
 	}
 	for ; version < len(all); version++ {
 		err := s.transaction(ctx, func(tx *sql.Tx) error {
@@ -77,6 +49,65 @@ func (s *Store) migrate(ctx context.Context) error {
 
 func version(ctx context.Context, db *sql.DB) (v int, err error) {
 	return v, db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
+}
+
+// Migrate brings the schema of the file at path up to date; no server may use it
+// meanwhile. The errors are those of [Open]; it wraps [cimeter.ErrNotFound] when
+// there is no file.
+func Migrate(ctx context.Context, path string) error {
+	if _, err := at(path); err != nil {
+		return fmt.Errorf("migrate store: %w", err)
+	}
+	s, err := Open(ctx, Options{Path: path, Migrate: true})
+	if err != nil {
+		return fmt.Errorf("migrate store: %w", err)
+	}
+	return s.Close()
+}
+
+// Version returns the version of the schema of the file at path, 0 when it has
+// none, and the one that this program wants. A server may use the file.
+func Version(ctx context.Context, path string) (found, want int, err error) {
+	s, err := at(path)
+	if err != nil {
+		return 0, 0, fmt.Errorf("version of store: %w", err)
+	}
+	found, want, err = s.versions(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("version of store %s: %w", s.o.Path, s.damaged(err))
+	}
+	return found, want, nil
+}
+
+func (s *Store) versions(ctx context.Context) (found, want int, err error) {
+	all, err := store.Migrations(migrationFiles)
+	if err != nil {
+		return 0, 0, err
+	}
+	db, err := sql.Open("sqlite", s.dsn("query_only(ON)"))
+	if err != nil {
+		return 0, 0, err
+	}
+	found, err = version(ctx, db)
+	return found, len(all), errors.Join(err, db.Close())
+}
+
+// at is a file that is there, not opened: SQLite would make one.
+func at(path string) (*Store, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w", path, cimeter.ErrNotFound)
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: want a file: %w", path, cimeter.ErrInvalid)
+	}
+	return &Store{o: Options{Path: path}}, nil
 }
 
 // exec runs one statement that changes the file.
