@@ -54,6 +54,7 @@ var layers = map[string]row{
 	"internal/display":       {layer: pure},
 	"internal/filter":        {layer: pure},
 	"internal/store":         {layer: pure, ours: []string{"internal/filter"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
+	"internal/series":        {layer: pure, ours: []string{"internal/catalog", "internal/tally"}},
 	"internal/summary":       {layer: pure, ours: []string{"internal/display"}},
 	"internal/tally":         {layer: pure, ours: []string{"internal/catalog"}},
 	"internal/wire":          {layer: pure, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "zstd"},
