@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -16,7 +14,6 @@ import (
 
 const (
 	maxWaiting = 64 // requests that wait for a commit; each holds at most a batch in memory
-	maxRecent  = 1 << 16
 )
 
 // ingest is one request that waits.
@@ -170,51 +167,22 @@ func (s *Server) put(ctx context.Context, batch []store.Put) ([]wire.Result, err
 	s.fault(StepAnswer)
 	s.commits.Add(1)
 	s.stored.Add(float64(result.Stored))
+	s.committed.Add(int64(result.Stored))
+	if _, known := s.storeBuilds.Get(); known {
+		s.storeBuilds.Add(float64(result.Stored))
+	}
 	s.duplicates.Add(float64(result.Duplicates))
 	s.expired.Add(float64(result.Expired))
 	results := make([]wire.Result, len(batch))
 	for i, p := range batch {
-		results[i] = wire.Result{Key: p.Record.Key, Status: wire.Stored}
-		if known := s.recent.add(p.Record.Key); known || result.Stored == 0 && result.Expired == 0 {
-			results[i].Status = wire.Duplicate
-			continue
+		results[i] = wire.Result{Key: p.Record.Key, Status: wire.Duplicate}
+		if result.Fresh[i] {
+			results[i].Status = wire.Stored
+			s.count(p.Record)
 		}
-		s.count(p.Record)
 	}
 	return results, nil
 }
 
 // commitTime bounds one commit: longer than any disk that still works takes.
 const commitTime = 20 * time.Second
-
-// recent remembers the keys that were stored last, so that a record that is sent
-// again while others are new is known. It forgets the oldest; the store does not.
-type recent struct {
-	mu   sync.Mutex
-	seen map[[16]byte]struct{}
-	ring [][16]byte
-	at   int
-}
-
-// add reports whether key was there.
-func (r *recent) add(key string) bool {
-	sum := sha256.Sum256([]byte(key))
-	h := [16]byte(sum[:16])
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.seen[h]; ok {
-		return true
-	}
-	if r.seen == nil {
-		r.seen = map[[16]byte]struct{}{}
-	}
-	if len(r.ring) < maxRecent {
-		r.ring = append(r.ring, h)
-	} else {
-		delete(r.seen, r.ring[r.at])
-		r.ring[r.at] = h
-		r.at = (r.at + 1) % maxRecent
-	}
-	r.seen[h] = struct{}{}
-	return false
-}

@@ -19,7 +19,8 @@ type Server struct {
 	ingests chan *ingest
 	stopped chan struct{}
 	waiting atomic.Int64
-	recent  recent
+	// committed counts the builds that this server stored.
+	committed atomic.Int64
 
 	commits, commitSeconds, storeFailures, queued, busy *tally.Value
 	stored, duplicates, refused, expired                *tally.Value

@@ -52,14 +52,15 @@ func (m *memory) Put(ctx context.Context, batch []store.Put) (store.PutResult, e
 		m.rows = map[string]store.Put{}
 	}
 	m.commits = append(m.commits, len(batch))
-	var res store.PutResult
-	for _, p := range batch {
+	res := store.PutResult{Fresh: make([]bool, len(batch))}
+	for i, p := range batch {
 		if _, ok := m.rows[p.Record.Key]; ok {
 			res.Duplicates++
 			continue
 		}
 		m.rows[p.Record.Key] = p
 		res.Stored++
+		res.Fresh[i] = true
 	}
 	return res, nil
 }

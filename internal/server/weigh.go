@@ -8,19 +8,15 @@ import (
 // weighEvery is how often the store is asked for its size.
 const weighEvery = 30 * time.Second
 
+// weighTries bounds how often the store is asked again because builds came
+// meanwhile.
+const weighTries = 3
+
 // weigh shows what the store holds and what this process uses. A figure that
 // cannot be had is absent.
 func (s *Server) weigh(ctx context.Context) {
 	for {
-		asking, cancel := context.WithTimeout(ctx, weighEvery)
-		if st, err := s.o.Store.Stats(asking); err == nil {
-			s.storeBytes.Set(float64(st.Bytes))
-			s.storeBuilds.Set(float64(st.Builds))
-		} else {
-			s.storeBytes.Clear()
-			s.storeBuilds.Clear()
-		}
-		cancel()
+		s.weighStore(ctx)
 		if s.o.Usage != nil {
 			if cpu, resident, err := s.o.Usage(); err == nil {
 				s.cpu.Set(cpu.Seconds())
@@ -30,5 +26,27 @@ func (s *Server) weigh(ctx context.Context) {
 		if !pause(ctx, nil, weighEvery) {
 			return
 		}
+	}
+}
+
+// weighStore asks the store for its size. Between two weighings the commits of
+// this server add to the number of builds; those of others are seen at the next.
+func (s *Server) weighStore(ctx context.Context) {
+	asking, cancel := context.WithTimeout(ctx, weighEvery)
+	defer cancel()
+	for range weighTries {
+		before := s.committed.Load()
+		st, err := s.o.Store.Stats(asking)
+		if err != nil {
+			s.storeBytes.Clear()
+			s.storeBuilds.Clear()
+			return
+		}
+		s.storeBytes.Set(float64(st.Bytes))
+		s.storeBuilds.Set(float64(st.Builds))
+		if s.committed.Load() == before {
+			return
+		}
+		// Who knows whether a commit meanwhile is in the number.
 	}
 }

@@ -19,6 +19,9 @@ type PutResult struct {
 	Stored     int
 	Duplicates int // the key is there already: nothing was changed
 	Expired    int // ended before what retention keeps: not stored
+	// Fresh says of each record of the batch in turn whether it was stored by
+	// this Put: of many servers on one store one alone sees a record fresh.
+	Fresh []bool
 }
 
 // Bounds of questions.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +23,7 @@ func put(t testing.TB, s Store, puts []store.Put) {
 	for len(puts) > 0 {
 		n := min(len(puts), 100)
 		got, err := s.Put(t.Context(), puts[:n])
-		if want := (store.PutResult{Stored: n}); err != nil || got != want {
+		if want := (store.PutResult{Stored: n, Fresh: slices.Repeat([]bool{true}, n)}); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("Put = %+v, %v; want %+v", got, err, want)
 		}
 		puts = puts[n:]
@@ -78,12 +79,12 @@ func testOnce(t *testing.T, s Store) {
 	changed.Result, changed.EndedAt = "other", changed.EndedAt.Add(-time.Minute)
 	again := append(puts[:10:10], store.Put{Record: &changed, ReceivedAt: Base})
 	got, err := s.Put(t.Context(), again)
-	if want := (store.PutResult{Duplicates: 11}); err != nil || got != want {
+	if want := (store.PutResult{Duplicates: 11, Fresh: make([]bool, 11)}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Put again = %+v, %v; want %+v", got, err, want)
 	}
 	p := NewMaker(3, time.Hour).Put(50)
-	got, err = s.Put(t.Context(), []store.Put{p, p})
-	if want := (store.PutResult{Stored: 1, Duplicates: 1}); err != nil || got != want {
+	got, err = s.Put(t.Context(), []store.Put{puts[3], p, p})
+	if want := (store.PutResult{Stored: 1, Duplicates: 2, Fresh: []bool{false, true, false}}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Put of one twice = %+v, %v; want %+v", got, err, want)
 	}
 	r, err := s.Get(t.Context(), changed.Key)
@@ -101,7 +102,7 @@ func testOnce(t *testing.T, s Store) {
 	if n != 11 {
 		t.Errorf("rollups count %d builds, want 11", n)
 	}
-	if got, err := s.Put(t.Context(), nil); err != nil || got != (store.PutResult{}) {
+	if got, err := s.Put(t.Context(), nil); err != nil || got.Stored+got.Duplicates+got.Expired+len(got.Fresh) != 0 {
 		t.Errorf("Put of nothing = %+v, %v", got, err)
 	}
 }

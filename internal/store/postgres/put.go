@@ -23,27 +23,28 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 	}
 	var result store.PutResult
 	rows := make([]*store.Row, 0, len(batch))
-	seen := make(map[string]bool, len(batch))
-	for _, p := range batch {
+	seen := make(map[string]int, len(batch)) // key to its first place in the batch
+	for i, p := range batch {
 		row, err := store.NewRow(p)
 		if err != nil {
 			return store.PutResult{}, fmt.Errorf("put: %w", err)
 		}
-		if seen[row.Key] {
+		if _, ok := seen[row.Key]; ok {
 			result.Duplicates++
 			continue
 		}
-		seen[row.Key] = true
+		seen[row.Key] = i
 		rows = append(rows, row)
 	}
 	// Servers that put the same keys take the locks in one order.
 	slices.SortFunc(rows, func(x, y *store.Row) int { return cmp.Compare(x.Key, y.Key) })
 	var names []store.Name
+	var fresh map[string]bool
 	var keptFrom int64
 	err := s.partitions(ctx, rows)
 	if err == nil {
 		err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
-			names, keptFrom, err = s.put(ctx, tx, rows, &result)
+			names, fresh, keptFrom, err = s.put(ctx, tx, rows, &result)
 			return err
 		})
 	}
@@ -51,6 +52,10 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 		return store.PutResult{}, fmt.Errorf("put %d records: %w", len(batch), coded(err))
 	}
 	s.remember(names, keptFrom)
+	result.Fresh = make([]bool, len(batch))
+	for key := range fresh {
+		result.Fresh[seen[key]] = true
+	}
 	return result, nil
 }
 
@@ -70,10 +75,10 @@ last_at = greatest(r.last_at, excluded.last_at)`
 
 // put writes rows of different keys, sorted by key. The keys come first: which
 // of them are new decides what is copied into the tables.
-func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *store.PutResult) (names []store.Name, from int64, err error) {
+func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *store.PutResult) (names []store.Name, fresh map[string]bool, from int64, err error) {
 	// The lock keeps retention from moving the bound under this transaction.
 	if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from' FOR SHARE").Scan(&from); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	rows = slices.DeleteFunc(rows, func(r *store.Row) bool {
 		if r.At < from {
@@ -83,20 +88,20 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *s
 		return false
 	})
 	if len(rows) == 0 {
-		return nil, from, nil
+		return nil, nil, from, nil
 	}
-	fresh, err := newKeys(ctx, tx, rows)
+	fresh, err = newKeys(ctx, tx, rows)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	result.Stored = len(fresh)
 	result.Duplicates += len(rows) - len(fresh)
 	rows = slices.DeleteFunc(rows, func(r *store.Row) bool { return !fresh[r.Key] })
 	if len(rows) == 0 {
-		return nil, from, nil
+		return nil, fresh, from, nil
 	}
 	if err := copyRows(ctx, tx, rows); err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	names = s.missing(store.NewNames(rows), from)
 	if len(names) > 0 {
@@ -105,12 +110,12 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *s
 			shards[i], kinds[i], values[i], targets[i] = store.Shard(n.Value), n.Kind, n.Value, n.Target
 		}
 		if _, err := tx.Exec(ctx, "INSERT INTO names SELECT * FROM unnest($1::smallint[], $2::text[], $3::text[], $4::text[]) ON CONFLICT DO NOTHING", shards, kinds, values, targets); err != nil {
-			return nil, 0, err
+			return nil, nil, 0, err
 		}
 	}
 	// The rows that all servers write to come last: they are locked for the
 	// shortest time.
-	return names, from, putRollups(ctx, tx, store.NewRollups(rows))
+	return names, fresh, from, putRollups(ctx, tx, store.NewRollups(rows))
 }
 
 // copyRows copies rows of new keys into builds and stages.

@@ -152,7 +152,8 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 		}
 		var stored []*store.Row
 		for i, w := range group {
-			for _, r := range w.rows {
+			results[i].Fresh = make([]bool, len(w.rows))
+			for j, r := range w.rows {
 				if r.At < from {
 					results[i].Expired++
 					continue
@@ -165,6 +166,7 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 					results[i].Duplicates++
 				default:
 					results[i].Stored++
+					results[i].Fresh[j] = true
 					stored = append(stored, r)
 				}
 			}
