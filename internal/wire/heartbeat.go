@@ -22,6 +22,7 @@ type Heartbeat struct {
 	Version         string    `json:"version,omitempty"`
 	IntervalSeconds float64   `json:"interval_seconds"` // to the next heartbeat
 	Spool           *Spool    `json:"spool,omitempty"`
+	Scrape          *Scrape   `json:"scrape,omitempty"` // agents before 0.2 tell none
 	Running         []Running `json:"running"`
 }
 
@@ -83,6 +84,9 @@ func DecodeHeartbeat(body io.Reader, encoding string) (Heartbeat, error) {
 	}
 	if len(h.Running) > MaxRunning {
 		return Heartbeat{}, fmt.Errorf("heartbeat: %d running builds: want at most %d: %w", len(h.Running), MaxRunning, ErrTooLarge)
+	}
+	if err := h.Scrape.check(); err != nil {
+		return Heartbeat{}, fmt.Errorf("heartbeat: %w", err)
 	}
 	for i, r := range h.Running {
 		if !validKey(r.Key) || len(r.Project)+len(r.Name)+len(r.Number)+len(r.Stage)+len(r.CI) > 5*maxNameBytes || len(r.URL) > maxURLBytes ||
