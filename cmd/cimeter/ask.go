@@ -12,10 +12,10 @@ import (
 	"github.com/cimeter/cimeter/internal/config"
 )
 
-// serverFlags say which agent is asked, and as whom. A password or token is
+// serverFlags say which agent or server is asked, and as whom. A password or token is
 // never on the command line, where every job on the machine could read it.
 type serverFlags struct {
-	Server       string `env:"CIMETER_SERVER" default:"http://127.0.0.1:9808" placeholder:"URL" help:"Agent to ask; default ${default}."`
+	Server       string `env:"CIMETER_SERVER" default:"http://127.0.0.1:9808" placeholder:"URL" help:"Agent or server to ask; default ${default}."`
 	User         string `env:"CIMETER_USER" placeholder:"NAME" help:"User of its basic auth; the password is in $CIMETER_PASSWORD or --password-file."`
 	PasswordFile string `type:"path" env:"CIMETER_PASSWORD_FILE" placeholder:"FILE" help:"File of the password; not everybody may read it."`
 	TokenFile    string `type:"path" env:"CIMETER_TOKEN_FILE" placeholder:"FILE" help:"File of a bearer token, which may also be in $CIMETER_TOKEN."`

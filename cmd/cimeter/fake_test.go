@@ -12,6 +12,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/wire"
 )
 
 // memory is a store of the API in memory, newest first.
@@ -44,7 +45,39 @@ func (m memory) List(cursor string, limit int, wanted func(*cimeter.Record) bool
 
 // fakeAgent starts the real API over the given records for one script.
 func fakeAgent(e *testscript.Env, m memory, wrap func(http.Handler) http.Handler) string {
-	s := httptest.NewServer(wrap(httpapi.New(httpapi.Options{Store: m})))
+	s := httptest.NewServer(wrap(httpapi.New(httpapi.Options{Store: m, Running: runs})))
+	e.Defer(s.Close)
+	return s.URL
+}
+
+// runs is what the fake agent meters: each time it is asked, half a second of
+// CPU time a second more.
+func runs() []*cimeter.Record {
+	now := time.Now()
+	since := now.Sub(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).Seconds()
+	r := &cimeter.Record{
+		Schema: 1, Build: cimeter.Build{Key: "gitlab/gitlab.example.com/4243", CI: "gitlab", Project: "group/app", Number: "4243", Name: "build\x1b[2J", Machine: "ci-7", Runner: cimeter.Runner{Name: "docker-1"}},
+		StartedAt: now.Add(-252 * time.Second), EndedAt: now, Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{{Name: "step_script", Attempt: 1}},
+	}
+	r.Usage.CPUSeconds.Total = cimeter.Some(since / 2)
+	r.Usage.MemoryBytes = &cimeter.MemoryStat{Peak: cimeter.Some[uint64](100 << 20)}
+	r.Limits = &cimeter.Limits{MemoryBytes: cimeter.Some[uint64](100 << 20)}
+	return []*cimeter.Record{r}
+}
+
+// fakeFleet starts the API of a server to which two machines report, one of
+// them no more.
+func fakeFleet(e *testscript.Env) string {
+	agents := func() []httpapi.Agent {
+		now := time.Now()
+		beat := func(machine string, away bool) httpapi.Agent {
+			return httpapi.Agent{SeenAt: now, Away: away, Heartbeat: wire.Heartbeat{Agent: machine, Machine: machine, IntervalSeconds: 5, Running: []wire.Running{
+				{Key: "gitlab/gitlab.example.com/" + machine, Project: "group/app", Name: "job-" + machine, Stage: "step_script", StartedAt: now.Add(-time.Minute), CPUSeconds: cimeter.Some(1.5), MemoryBytes: cimeter.Some[uint64](64 << 20)},
+			}}}
+		}
+		return []httpapi.Agent{beat("ci-7", false), beat("ci-8", true)}
+	}
+	s := httptest.NewServer(httpapi.New(httpapi.Options{Agents: agents}))
 	e.Defer(s.Close)
 	return s.URL
 }

@@ -28,6 +28,21 @@ Exit codes: 0 after a signal; 1 when it could not start or go on; 2 for a wrong 
 
 Everything else is set in the configuration file: see docs/config.md.`
 
+const topHelp = `
+It is a live table of the builds that run on the machine of an agent or, asked of a server, on all machines: project, job, stage, time, CPU, memory; a wider terminal shows disk, network, limits, runner and key too. "?" lists the keys. A rate is taken over some ten seconds, so it comes with the second reading. An agent tells the largest memory so far, a server what it is now.
+
+When the server does not answer, the last state stays with its age. On a machine that is not heard of, builds are shown as they were last known.
+
+Where standard input or output is no terminal, or TERM is dumb, the table is printed once as plain text, as wide as $COLUMNS says or 160.
+
+Examples:
+
+  cimeter top
+  cimeter top --server https://cimeter.example.com
+  cimeter top --format json | jq '.builds[] | select(.cpu_cores > 2)'
+
+Exit codes: 0 done; 1 the agent or server could not be asked; 2 for a wrong command line; 128 and the number of the signal that ended it. The terminal is left as it was, whatever ends it.`
+
 const buildsHelp = `
 Examples:
 

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/terminal"
+)
+
+// topOnTerminal is "cimeter top" on a pseudo-terminal (pts(4)).
+type topOnTerminal struct {
+	t       *testing.T
+	control *os.File
+	tty     *os.File // kept open, so that its state can be looked at
+	cmd     *exec.Cmd
+	before  *unix.Termios
+
+	mu    sync.Mutex
+	shown string
+}
+
+func startTop(t *testing.T, env ...string) *topOnTerminal {
+	t.Helper()
+	p := &topOnTerminal{t: t}
+	var err error
+	if p.control, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
+		t.Fatalf("want pseudo-terminals (mount devpts): %v", err)
+	}
+	t.Cleanup(func() { p.control.Close() })
+	control := int(p.control.Fd())
+	if err := unix.IoctlSetPointerInt(control, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(control, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.tty.Close() })
+	p.resize(80, 24)
+	p.before = p.termios()
+	server := httptest.NewServer(httpapi.New(httpapi.Options{Running: runs}))
+	t.Cleanup(server.Close)
+	p.cmd = exec.Command("cimeter", "top", "--server", server.URL, "--interval", "250ms")
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "NO_COLOR=") }),
+		append([]string{"TERM=xterm", "LC_ALL=C.UTF-8"}, env...)...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.tty, p.tty, p.tty
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	go func() {
+		b := make([]byte, 64<<10)
+		for {
+			n, err := p.control.Read(b)
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			p.shown += string(b[:n])
+			p.mu.Unlock()
+		}
+	}()
+	return p
+}
+
+func (p *topOnTerminal) termios() *unix.Termios {
+	p.t.Helper()
+	s, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+func (p *topOnTerminal) resize(columns, rows uint16) {
+	p.t.Helper()
+	if err := unix.IoctlSetWinsize(int(p.control.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *topOnTerminal) press(keys string) {
+	p.t.Helper()
+	if _, err := p.control.WriteString(keys); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// see waits until what was written from now on, or since the last see, holds
+// want, and forgets what came before its end.
+func (p *topOnTerminal) see(want string) (before string) {
+	p.t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		p.mu.Lock()
+		before, after, found := strings.Cut(p.shown, want)
+		if found {
+			p.shown = after
+		}
+		p.mu.Unlock()
+		if found {
+			return before
+		}
+		select {
+		case <-deadline:
+			p.t.Fatalf("want %q in %q", want, before)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// ended waits for the end and holds that the terminal is as it was.
+func (p *topOnTerminal) ended(code int) {
+	p.t.Helper()
+	p.see(terminal.Restore)
+	_ = p.cmd.Wait()
+	if got := p.cmd.ProcessState.ExitCode(); got != code {
+		p.t.Errorf("exit code %d: want %d", got, code)
+	}
+	if after := p.termios(); *after != *p.before {
+		p.t.Errorf("the terminal is left as %+v: want %+v", after, p.before)
+	}
+}
+
+func TestTop_Terminal(t *testing.T) {
+	p := startTop(t)
+	if before := p.see(terminal.Begin); before != "" {
+		t.Errorf("before the alternate screen: %q", before)
+	}
+	p.see("1 running, 0.")                  // a rate: at least two readings
+	p.see("build\\x1b[2J")                  // the name does not get at the screen
+	p.see("\x1b[1m\x1b[31m    !100\x1b[0m") // near the limit
+	if s := p.termios(); s.Lflag&(unix.ICANON|unix.ECHO) != 0 {
+		t.Errorf("local modes %#x: want neither lines nor echo", s.Lflag)
+	}
+	p.resize(150, 10)
+	p.see("DISK MIB/S"[1:]) // the first letter is underlined
+	frame := p.see("\x1b[J")
+	frame = p.see("\x1b[J")
+	if n := strings.Count(frame, "\r\n"); n != 9 {
+		t.Errorf("%d lines: want those of the new size, 10", n+1)
+	}
+	p.press("\r\r\r") // marks, then detail, then back
+	p.see("Esc or Enter goes back")
+	p.press("?")
+	p.see("any key goes back")
+	p.press(" ")
+	p.press("/nothing such\r")
+	p.see("None of 1 running builds matches")
+	p.press("q")
+	p.ended(0)
+}
+
+func TestTop_Signals(t *testing.T) {
+	for sig, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGHUP: 129, syscall.SIGINT: 130} {
+		p := startTop(t, "NO_COLOR=1")
+		p.see("1 running")
+		frame := p.see("!100")
+		if strings.Contains(frame, "\x1b[31m") {
+			t.Error("colour though NO_COLOR is set")
+		}
+		if err := p.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		p.ended(code)
+	}
+	p := startTop(t)
+	p.see("1 running")
+	p.press("\x03")
+	p.ended(0)
+}
+
+// Whoever stopped it used the terminal; it takes it again.
+func TestTop_Continued(t *testing.T) {
+	p := startTop(t)
+	p.see("1 running")
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetTermios(int(p.tty.Fd()), unix.TCSETS, p.before); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	p.see(terminal.Begin)
+	p.see("1 running")
+	if s := p.termios(); s.Lflag&unix.ICANON != 0 {
+		t.Error("not in raw mode after it went on")
+	}
+	p.press("q")
+	p.ended(0)
+}
+
+func TestTop_Dumb(t *testing.T) {
+	p := startTop(t, "TERM=dumb")
+	p.see("MEM MIB")
+	_ = p.cmd.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if strings.Contains(p.shown, "\x1b") {
+		t.Errorf("escapes on a dumb terminal: %q", p.shown)
+	}
+}
