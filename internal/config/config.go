@@ -22,6 +22,7 @@ type Config struct {
 	Data          string  `yaml:"data" check:"path" doc:"Directory of the records. Made with mode 0700 where it does not exist."`
 	WebConfigFile string  `yaml:"web_config_file" check:"webconfig" doc:"TLS and basic auth of the listener, in the form of the Prometheus exporter toolkit. Must not be readable by everybody when it holds users or names a key."`
 	Machine       string  `yaml:"machine" check:"label" doc:"Name of this machine in labels and records. Default: the host's name."`
+	Pool          string  `yaml:"pool" check:"label" doc:"Name of the pool that this machine belongs to, where machines come and go. It is shown beside the machine."`
 	Log           Log     `yaml:"log" doc:"What cimeter says on standard error."`
 	Agent         Agent   `yaml:"agent" doc:"Metering of the builds on this machine."`
 	Metrics       Metrics `yaml:"metrics" doc:"Bounds of what is exported."`
