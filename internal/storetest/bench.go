@@ -93,37 +93,6 @@ func Large(t testing.TB) int {
 	return n
 }
 
-// Fill puts records with 10 stages until the store holds n.
-func Fill(t testing.TB, s Store, n int) {
-	t.Helper()
-	st, err := s.Stats(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Three months, oldest first, as they come.
-	const span = 90 * 24 * time.Hour
-	m := &Maker{Random: rand.New(rand.NewPCG(uint64(st.Builds), 1)), Stages: 10, Steps: 16}
-	start := time.Now()
-	for i := int(st.Builds); i < n; i += 500 {
-		puts := make([]store.Put, 0, 500)
-		for j := i; j < min(i+500, n); j++ {
-			m.Span = time.Hour
-			p := m.Put(j)
-			shift := span - time.Duration(float64(span)*float64(j)/float64(n))
-			p.Record.EndedAt, p.Record.StartedAt = p.Record.EndedAt.Add(-shift), p.Record.StartedAt.Add(-shift)
-			if !p.Record.QueuedAt.IsZero() {
-				p.Record.QueuedAt = p.Record.QueuedAt.Add(-shift)
-			}
-			p.ReceivedAt = p.Record.EndedAt.Add(time.Second)
-			puts = append(puts, p)
-		}
-		if _, err := s.Put(t.Context(), puts); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("filled from %d to %d builds in %s", st.Builds, n, time.Since(start).Round(time.Second))
-}
-
 // question is one thing that pages ask.
 type question struct {
 	name string

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/cimeter/cimeter/internal/store"
 )
@@ -61,4 +62,38 @@ func (s *Store) Bare(ctx context.Context, rows []*store.Row, rollups []store.Rol
 		}
 		return in.rollups(rollups)
 	})
+}
+
+// Bulk calls fill with a way to write many builds quickly: without indexes,
+// which are made at its end, and without waiting for the disk. A process that
+// ends within leaves a store without indexes.
+func (s *Store) Bulk(ctx context.Context, fill func(write func(rows []*store.Row) error)) error {
+	rows, err := s.write.QueryContext(ctx, "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'builds' AND sql IS NOT NULL")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var drop, create []string
+	for rows.Next() {
+		var name, text string
+		if err := rows.Scan(&name, &text); err != nil {
+			return err
+		}
+		drop, create = append(drop, "DROP INDEX "+name), append(create, text)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	for _, statement := range append(drop, "PRAGMA synchronous = OFF") {
+		if err := s.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	fill(func(rows []*store.Row) error { return s.put(ctx, []*waiting{{rows: rows}}) })
+	for _, statement := range append(create, "PRAGMA synchronous = FULL", "PRAGMA wal_checkpoint(TRUNCATE)") {
+		if err := s.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
