@@ -11,17 +11,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/httpapi/webconfig"
+	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/records"
 	"github.com/cimeter/cimeter/internal/tally"
-	"github.com/cimeter/cimeter/internal/wire"
 )
 
 // Run starts the agent.
@@ -40,8 +39,8 @@ func (c *agentCmd) Run(e *env) error {
 	defer stop()
 	limitMemory(conf)
 	counts := newTally(conf)
-	m, err := openMetering(conf, counts, func(running func() []wire.Running) (*sending, error) {
-		return openSending(conf, e, counts, running, log)
+	m, err := openMetering(conf, counts, func(tell telling) (*sending, error) {
+		return openSending(conf, e, counts, tell, log)
 	}, log)
 	if err != nil {
 		return err
@@ -52,9 +51,13 @@ func (c *agentCmd) Run(e *env) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return ownQueue(m.accounts()) }, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, m.run, func(ctx context.Context) error {
+	return together(ctx, m.run, debugging, func(ctx context.Context) error {
 		api := httpapi.New(httpapi.Options{
 			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts), Ready: m.ready, Version: apiVersion(),
 			Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
@@ -69,12 +72,13 @@ type metering struct {
 	records *records.Dir
 	sending *sending
 	engine  *docker.Client // nil: none is followed
+	pool    string
 }
 
 // openMetering opens all that the agent of the settings needs. open opens the
 // way that its records go.
-func openMetering(conf config.Config, counts *tally.Table, open func(running func() []wire.Running) (*sending, error), log *slog.Logger) (_ *metering, err error) {
-	m := &metering{}
+func openMetering(conf config.Config, counts *tally.Table, open func(telling) (*sending, error), log *slog.Logger) (_ *metering, err error) {
+	m := &metering{pool: conf.Pool}
 	defer func() {
 		if err != nil {
 			m.Close()
@@ -98,7 +102,7 @@ func openMetering(conf config.Config, counts *tally.Table, open func(running fun
 	if err != nil {
 		return nil, err
 	}
-	m.sending, err = open(m.running)
+	m.sending, err = open(telling{m.running, m.host})
 	if err != nil {
 		return nil, err
 	}
@@ -129,27 +133,6 @@ func (m *metering) Close() {
 	if m.engine != nil {
 		m.engine.Close()
 	}
-}
-
-// accounts are the accounts so far of the builds that run.
-func (m *metering) accounts() []*cimeter.Record {
-	var records []*cimeter.Record
-	for _, r := range m.agent.Running() {
-		records = append(records, r.Record)
-	}
-	return records
-}
-
-// running is what a heartbeat tells of the builds that run.
-func (m *metering) running() []wire.Running {
-	var out []wire.Running
-	for _, r := range m.agent.Running() {
-		out = append(out, wire.Running{
-			Key: r.Key, CI: r.CI, Project: r.Project, Number: r.Number, Name: r.Name, Runner: r.Runner, URL: r.URL,
-			Stage: r.Stage, StartedAt: r.StartedAt, CPUSeconds: r.Usage.CPUSeconds.Total, MemoryBytes: r.MemoryBytes,
-		})
-	}
-	return out
 }
 
 // serve answers on l by the limits of httpapi, with the TLS and authentication

@@ -9,7 +9,6 @@ import (
 	"github.com/cimeter/cimeter/internal/push"
 	"github.com/cimeter/cimeter/internal/spool"
 	"github.com/cimeter/cimeter/internal/tally"
-	"github.com/cimeter/cimeter/internal/wire"
 )
 
 // sending is what an agent sends its records with. A nil one sends nothing.
@@ -21,7 +20,7 @@ type sending struct {
 
 // openSending opens the spool and the way to the server of the settings; nil
 // where they name none.
-func openSending(conf config.Config, e *env, counts *tally.Table, running func() []wire.Running, log *slog.Logger) (*sending, error) {
+func openSending(conf config.Config, e *env, counts *tally.Table, tell telling, log *slog.Logger) (*sending, error) {
 	if conf.Server.URL == "" {
 		return nil, nil
 	}
@@ -41,17 +40,17 @@ func openSending(conf config.Config, e *env, counts *tally.Table, running func()
 		return nil, err
 	}
 	log.Info("sending records", "server", sender.Address(), "waiting", queue.Stats().Records)
-	return newSending(conf, queue, sender, sender.Close, counts, running, log), nil
+	return newSending(conf, queue, sender, sender.Close, counts, tell, log), nil
 }
 
 func openSpool(conf config.Config) (*spool.Spool, error) {
 	return spool.Open(spool.Options{Dir: filepath.Join(conf.Data, "spool"), MaxBytes: int64(conf.Server.SpoolMaxBytes)})
 }
 
-func newSending(conf config.Config, queue *spool.Spool, to push.Server, done func(), counts *tally.Table, running func() []wire.Running, log *slog.Logger) *sending {
+func newSending(conf config.Config, queue *spool.Spool, to push.Server, done func(), counts *tally.Table, tell telling, log *slog.Logger) *sending {
 	p := push.New(push.Options{
 		Server: to, Spool: queue, Tally: counts, Machine: conf.Machine, Version: readBuild().Version,
-		Heartbeat: conf.Server.Heartbeat, Running: running,
+		Heartbeat: conf.Server.Heartbeat, Running: tell.running, Host: tell.host,
 	}, log)
 	return &sending{Pusher: p, spool: queue, close: done}
 }

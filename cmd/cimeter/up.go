@@ -13,6 +13,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/push"
 	"github.com/cimeter/cimeter/internal/server"
 	"github.com/cimeter/cimeter/internal/wire"
@@ -61,12 +62,12 @@ func (c *upCmd) Run(e *env) error {
 	}
 	defer kept.Close()
 	role := newServer(conf, kept, counts, func(r *cimeter.Record) bool { return r.Machine == conf.Machine }, log)
-	m, err := openMetering(conf, counts, func(running func() []wire.Running) (*sending, error) {
+	m, err := openMetering(conf, counts, func(tell telling) (*sending, error) {
 		queue, err := openSpool(conf)
 		if err != nil {
 			return nil, err
 		}
-		return newSending(conf, queue, here{role, queue.ID()}, func() {}, counts, running, log), nil
+		return newSending(conf, queue, here{role, queue.ID()}, func() {}, counts, tell, log), nil
 	}, log)
 	if err != nil {
 		return err
@@ -87,9 +88,13 @@ func (c *upCmd) Run(e *env) error {
 		listener.Close()
 		return err
 	}
+	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return ownQueue(m.accounts()) }, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, role.Run, m.run, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, role.Run, m.run, debugging, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // here is the way to the server in the same process.

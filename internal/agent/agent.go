@@ -12,6 +12,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/machine"
 	"github.com/cimeter/cimeter/internal/netns"
 	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/watch"
@@ -37,6 +38,9 @@ type Agent struct {
 
 	started  atomic.Bool           // the first scan is done
 	engineUp atomic.Pointer[error] // why the engine is not followed; nil error: it is
+
+	machine *machine.Machine
+	covered covered
 }
 
 // maxInspections bounds the containers that wait to be inspected: more than a
@@ -71,7 +75,8 @@ func New(o Options, log *slog.Logger) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		opts: o, log: log, host: host, nets: nets, procs: process.Open(o.ProcRoot), watch: w,
+		machine: machine.Open(o.ProcRoot, o.SysRoot),
+		opts:    o, log: log, host: host, nets: nets, procs: process.Open(o.ProcRoot), watch: w,
 		ledger: attrib.New(attrib.Options{
 			Machine: o.Machine, Interval: o.Interval, Grace: o.Grace, Quiet: o.Quiet, Tally: o.Tally, Stager: o.Stager,
 		}),

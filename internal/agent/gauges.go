@@ -111,7 +111,10 @@ func (g *gauges) machineTime(m *meter, cpu time.Duration) {
 		g.machineOther.Add(max(0, total-mine-own))
 		if m.ledger.Builds() > 0 && total > 0 {
 			g.coverage.Set(min(1, mine/total))
+			m.covered.busy.Add(now.Value - g.machine)
+			m.covered.mine.Add(builds - g.attributed)
 		}
+		m.covered.known.Store(true)
 	}
 	g.machine, g.attributed, g.own = now.Value, builds, cpu
 }

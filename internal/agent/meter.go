@@ -89,6 +89,7 @@ func (m *meter) begin(now time.Time) {
 	}
 	m.ledger.Abandon(now)
 	m.log.Info("metering", "cgroups", m.host.Layout(), "containers", len(m.lives), "builds", m.ledger.Builds())
+	m.covered.startedUnix.Store(now.UnixNano())
 	m.started.Store(true)
 }
 

@@ -34,6 +34,7 @@ type Options struct {
 	Version   string
 	Heartbeat time.Duration         // between two; 0 is 5 s
 	Running   func() []wire.Running // the builds that run now; nil: not told
+	Host      func() *wire.Host     // what the machine shows now, called once a heartbeat; nil: not told
 }
 
 // Pusher sends. Make it with New, run it once.
@@ -184,6 +185,9 @@ func (p *Pusher) heartbeat() wire.Heartbeat {
 	if p.o.Running != nil {
 		all := p.o.Running()
 		h.Running = append(h.Running, all[:min(len(all), wire.MaxRunning)]...)
+	}
+	if p.o.Host != nil {
+		h.Host = p.o.Host()
 	}
 	return h
 }

@@ -335,6 +335,7 @@ func FuzzDecodeBatch(f *testing.F) {
 
 func FuzzDecodeHeartbeat(f *testing.F) {
 	f.Add([]byte(`{"agent":"a","machine":"m","interval_seconds":5,"running":[{"key":"a/b","cpu_seconds":1,"memory_bytes":2}]}`))
+	f.Add([]byte(`{"agent":"a","machine":"m","interval_seconds":5,"host":{"cpu_cores":2,"memory_bytes":{"total":5,"available":4},"coverage":0.5}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		h, err := wire.DecodeHeartbeat(bytes.NewReader(body), "")
 		if err == nil && (h.Agent == "" || h.Machine == "" || len(h.Running) > wire.MaxRunning) {

@@ -11,8 +11,8 @@ import (
 
 // Bounds of a heartbeat.
 const (
-	MaxHeartbeatBytes = 1 << 20
-	MaxRunning        = 2000 // builds that one agent tells of: four times what it meters at once
+	MaxHeartbeatBytes = 2 << 20 // MaxRunning builds with long names
+	MaxRunning        = 2000    // builds that one agent tells of: four times what it meters at once
 )
 
 // Heartbeat is what an agent says of itself every few seconds.
@@ -22,6 +22,7 @@ type Heartbeat struct {
 	Version         string    `json:"version,omitempty"`
 	IntervalSeconds float64   `json:"interval_seconds"` // to the next heartbeat
 	Spool           *Spool    `json:"spool,omitempty"`
+	Host            *Host     `json:"host,omitempty"`   // agents before 0.2 tell none
 	Scrape          *Scrape   `json:"scrape,omitempty"` // agents before 0.2 tell none
 	Running         []Running `json:"running"`
 }
@@ -47,6 +48,10 @@ type Running struct {
 	StartedAt   time.Time            `json:"started_at"`
 	CPUSeconds  cimeter.Opt[float64] `json:"cpu_seconds,omitzero"`  // so far
 	MemoryBytes cimeter.Opt[uint64]  `json:"memory_bytes,omitzero"` // now
+
+	IOBytes      *cimeter.ReadWrite[uint64]       `json:"io_bytes,omitempty"`      // so far
+	NetworkBytes *cimeter.ReceiveTransmit[uint64] `json:"network_bytes,omitempty"` // so far
+	Limits       *cimeter.Limits                  `json:"limits,omitempty"`
 }
 
 // DecodeHeartbeat reads a heartbeat of that Content-Encoding. Errors are those
@@ -85,12 +90,15 @@ func DecodeHeartbeat(body io.Reader, encoding string) (Heartbeat, error) {
 	if len(h.Running) > MaxRunning {
 		return Heartbeat{}, fmt.Errorf("heartbeat: %d running builds: want at most %d: %w", len(h.Running), MaxRunning, ErrTooLarge)
 	}
+	if err := h.Host.check(); err != nil {
+		return Heartbeat{}, fmt.Errorf("heartbeat: %w", err)
+	}
 	if err := h.Scrape.check(); err != nil {
 		return Heartbeat{}, fmt.Errorf("heartbeat: %w", err)
 	}
 	for i, r := range h.Running {
 		if !validKey(r.Key) || len(r.Project)+len(r.Name)+len(r.Number)+len(r.Stage)+len(r.CI) > 5*maxNameBytes || len(r.URL) > maxURLBytes ||
-			len(r.Runner.ID)+len(r.Runner.ShortToken)+len(r.Runner.Name) > 3*maxNameBytes {
+			len(r.Runner.ID)+len(r.Runner.ShortToken)+len(r.Runner.Name) > 3*maxNameBytes || r.Limits != nil && len(r.Limits.MemorySetBy) > maxURLBytes {
 			return Heartbeat{}, fmt.Errorf("heartbeat: running[%d]: want a build key and names of at most %d bytes: %w", i, maxNameBytes, cimeter.ErrInvalid)
 		}
 	}
