@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # daemons and kernels: that wants the machine for itself.
 UNITS = $$($(GO) list ./... | grep -v -e /e2e -e /bench)
 
-.PHONY: all build run test vet lint bench fuzz e2e golden clean
+.PHONY: all build run test vet lint bench load fuzz e2e golden clean
 all: build
 
 build: ## the static binary: bin/cimeter
@@ -33,6 +33,9 @@ lint: vet ## the same and staticcheck
 bench: ## benchmarks; those of the agent print ratios
 	scripts/setup.sh
 	$(GO) test -p 1 -timeout 60m -run '^$$' -bench . -benchmem ./...
+
+load: build ## a fleet's load on a server, on loopback: LOAD="-duration 10m -database postgres://..." for other sizes
+	$(GO) run ./bench/load $(LOAD)
 
 fuzz: ## every fuzz target for FUZZTIME each
 	scripts/fuzz.sh $${FUZZTIME:-30s}

@@ -101,6 +101,7 @@ var layers = map[string]row{
 
 	"bench":               {layer: forTests},
 	"bench/floor":         {layer: forTests, theirs: sys, whyTheir: "the clock of a thread's CPU time"},
+	"bench/load":          {layer: forTests, ours: []string{"internal/push", "internal/spool", "internal/tally", "internal/wire"}},
 	"e2e":                 {layer: forTests},
 	"e2e/burn":            {layer: forTests, theirs: sys, whyTheir: "burns known amounts of CPU, disk and network"},
 	"internal/archtest":   {layer: forTests},
