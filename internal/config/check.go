@@ -119,7 +119,7 @@ func kindWanted(v reflect.Value, tag reflect.StructTag) string {
 
 func wanted(check string) string {
 	switch check {
-	case "hostport":
+	case "hostport", "optionalhostport":
 		return "HOST:PORT with a port from 0 to 65535, such as :9808"
 	case "path":
 		return "an absolute path"
@@ -134,7 +134,7 @@ func wanted(check string) string {
 	case "variable":
 		return "a name of letters, digits and underscores"
 	}
-	return ""
+	return wantedOutput(check)
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
@@ -148,10 +148,10 @@ func (d *decoder) text(path, s string, tag reflect.StructTag) {
 	}
 	ok := true
 	switch check {
-	case "hostport":
+	case "hostport", "optionalhostport":
 		_, port, err := net.SplitHostPort(s)
 		n, perr := strconv.ParseUint(port, 10, 16)
-		ok = err == nil && perr == nil && n <= 65535
+		ok = err == nil && perr == nil && n <= 65535 || s == "" && check == "optionalhostport"
 	case "path":
 		ok = strings.HasPrefix(s, "/") && !strings.Contains(s, "\x00")
 	case "url":
@@ -168,6 +168,8 @@ func (d *decoder) text(path, s string, tag reflect.StructTag) {
 		ok = variableName.MatchString(s)
 	case "webconfig":
 		d.webConfig(path, s)
+	default:
+		ok = outputText(check, s)
 	}
 	if !ok {
 		d.problem(path, shownFor(tag, s), "want "+wanted(check))

@@ -30,6 +30,8 @@ type Config struct {
 	Server        Server  `yaml:"server" doc:"The server that an agent sends its records to."`
 	Access        Access  `yaml:"access" doc:"Who may use a server."`
 	Store         Store   `yaml:"store" doc:"Where a server keeps its builds."`
+	Outputs       Outputs `yaml:"outputs" doc:"Where metrics and records are sent to, besides what is served: see docs/outputs.md."`
+	Debug         Debug   `yaml:"debug" doc:"Profiles and variables of cimeter itself."`
 }
 
 // Log says what is logged and how.
@@ -142,6 +144,7 @@ func Default() Config {
 		Records: Records{MaxBytes: 256 << 20, MaxRecords: 10000},
 		Server:  Server{Heartbeat: 5 * time.Second, SpoolMaxBytes: 256 << 20},
 		Store:   Store{KeepBuilds: 400 * 24 * time.Hour, KeepTotals: 5 * 365 * 24 * time.Hour},
+		Outputs: defaultOutputs(),
 	}
 }
 

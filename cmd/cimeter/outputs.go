@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/export"
+	"github.com/cimeter/cimeter/internal/output/statsd"
+	"github.com/cimeter/cimeter/internal/series"
+	"github.com/cimeter/cimeter/internal/tally"
+)
+
+// exports are the outputs of the settings, fed. A nil one has none.
+type exports struct{ *export.Exporter }
+
+// openExports opens the outputs that the settings choose. Its metrics are those
+// of counts, and what sources add.
+func openExports(conf config.Config, e *env, counts *tally.Table, log *slog.Logger, sources ...func() []series.Family) (*exports, error) {
+	start := time.Now() // the counters are 0 yet
+	targets, err := newOutputs(conf, e, start)
+	if err != nil {
+		return nil, err
+	}
+	if len(targets) == 0 {
+		return nil, nil
+	}
+	for _, t := range targets {
+		log.Info("sending metrics", "output", t.Name, "interval", t.Interval)
+	}
+	sources = append(sources, series.NewWalker(counts, start).Families)
+	return &exports{export.New(export.Options{Targets: targets, Sources: sources, Tally: counts}, log)}, nil
+}
+
+// newOutputs returns the outputs whose address is set: one case each.
+func newOutputs(conf config.Config, e *env, start time.Time) (targets []export.Target, err error) {
+	if c := conf.Outputs.StatsD; c.Address != "" {
+		o, err := statsd.New(statsd.Options{
+			Address: c.Address, Name: c.Name, MaxPacket: int(c.MaxPacket), Started: start,
+			CountHistograms: c.Histograms == "counters", WholeNumbers: c.WholeNumber, KeepGauges: c.EndedGauges == "keep",
+		})
+		if err != nil {
+			return nil, fmt.Errorf("outputs.statsd: %w", err)
+		}
+		targets = append(targets, export.Target{Name: "statsd", Metrics: o, Interval: c.Interval, Close: o.Close})
+	}
+	if c := conf.Outputs.DogStatsD; c.Address != "" {
+		o, err := statsd.NewDog(statsd.DogOptions{
+			Address: c.Address, Prefix: c.Prefix, Tags: c.Tags, MaxPacket: int(c.MaxPacket), Started: start,
+			Origin: statsd.Origin{ContainerID: c.ContainerID, ExternalData: c.ExternalData, Cardinality: cardinality(c)},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("outputs.dogstatsd: %w", err)
+		}
+		targets = append(targets, export.Target{Name: "dogstatsd", Metrics: o, Interval: c.Interval, Close: o.Close})
+	}
+	return targets, nil
+}
+
+func cardinality(c config.DogStatsD) string {
+	if c.Cardinality == "default" {
+		return ""
+	}
+	return c.Cardinality
+}
+
+// after returns records that the outputs are given too.
+func (x *exports) after(next export.Records) export.Records {
+	if x == nil {
+		return next
+	}
+	return x.After(next)
+}
+
+// around returns part with the outputs fed while it runs: the last send comes
+// when part has returned, so that it has what part counted at its end.
+func (x *exports) around(part func(context.Context) error) func(context.Context) error {
+	if x == nil {
+		return part
+	}
+	return func(ctx context.Context) error {
+		feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
+		defer stop()
+		done := make(chan error, 1)
+		go func() { done <- x.Run(feeding) }()
+		err := part(ctx)
+		stop()
+		<-done
+		return err
+	}
+}
