@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/wire"
@@ -17,6 +18,9 @@ var ErrBusy = errors.New("busy")
 const (
 	busySeconds = 10 // the longest that a busy server asks to be left alone
 	maxBodies   = 16 // batches that are unpacked at once: 8 MiB each and what becomes of it
+	maxBeats    = 64 // heartbeats that are read at once: at most 1 MiB each
+
+	beatPatience = 2 * time.Second // less than an agent waits for the answer
 )
 
 // Ingest takes what agents send. Its methods are called by many goroutines.
@@ -35,21 +39,34 @@ func (a *API) ingestRoutes() []route {
 	if a.o.Ingest == nil {
 		return nil
 	}
-	bodies := make(chan struct{}, maxBodies)
-	one := func(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-		return func(w http.ResponseWriter, r *http.Request) error {
+	// Each has room of its own: batches that wait for the disk keep no heartbeat
+	// out, nor the heartbeats of a large fleet a batch.
+	return []route{
+		{path: wire.RecordsPath, handle: atMost(maxBodies, 0, a.putRecords), post: true, role: Push},
+		{path: wire.HeartbeatPath, handle: atMost(maxBeats, beatPatience, a.heartbeat), post: true, role: Push},
+	}
+}
+
+// atMost bounds how many requests are handled at once. One too many waits that
+// long, and is then asked to come again.
+func atMost(n int, patience time.Duration, handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	slots := make(chan struct{}, n)
+	return func(w http.ResponseWriter, r *http.Request) error {
+		select {
+		case slots <- struct{}{}:
+		default:
+			late := time.NewTimer(patience)
+			defer late.Stop()
 			select {
-			case bodies <- struct{}{}:
-				defer func() { <-bodies }()
-			default:
+			case slots <- struct{}{}:
+			case <-r.Context().Done():
+				return r.Context().Err()
+			case <-late.C:
 				return ErrBusy
 			}
-			return handle(w, r)
 		}
-	}
-	return []route{
-		{path: wire.RecordsPath, handle: one(a.putRecords), post: true, role: Push},
-		{path: wire.HeartbeatPath, handle: one(a.heartbeat), post: true, role: Push},
+		defer func() { <-slots }()
+		return handle(w, r)
 	}
 }
 

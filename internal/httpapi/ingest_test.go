@@ -140,6 +140,11 @@ func TestIngest_overload(t *testing.T) {
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%d, Retry-After %q: want 429 at once", w.Code, w.Header().Get("Retry-After"))
 		}
+		for range 100 {
+			if w := post(t, api, wire.HeartbeatPath, []byte(`{"agent":"a","machine":"m","interval_seconds":5}`)); w.Code != http.StatusNoContent {
+				t.Fatalf("a heartbeat meanwhile: %d: want 204: batches have no room of its", w.Code)
+			}
+		}
 		close(in.hold)
 		wg.Wait()
 		for range 16 {

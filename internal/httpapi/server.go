@@ -18,7 +18,8 @@ const (
 	writeTimeout      = 30 * time.Second // a client that does not read; a stream extends it by http.ResponseController
 	idleTimeout       = 60 * time.Second // longer than the usual scrape interval of 15 to 30 s
 	maxHeaderBytes    = 16 << 10
-	maxConnections    = 512 // Prometheus' own default
+	maxConnections    = 512  // Prometheus' own default
+	maxPushers        = 4096 // of a server of agents, each with a connection that it keeps: twice the fleet that is aimed for
 	shutdownTimeout   = 5 * time.Second
 )
 
@@ -29,13 +30,18 @@ type Server struct {
 }
 
 // NewServer returns a server of h. It is the only way to make one: no server is
-// without limits. What net/http has to say of clients (failed handshakes,
-// broken headers) goes to errorLog; nil drops it.
+// without limits. Where agents send, an API with Ingest, it holds more
+// connections. What net/http has to say of clients (failed handshakes, broken
+// headers) goes to errorLog; nil drops it.
 func NewServer(h http.Handler, errorLog *log.Logger) *Server {
 	if errorLog == nil {
 		errorLog = log.New(io.Discard, "", 0)
 	}
-	s := &Server{conns: newConnections(maxConnections)}
+	limit := maxConnections
+	if api, ok := h.(*API); ok && api.o.Ingest != nil {
+		limit = maxPushers
+	}
+	s := &Server{conns: newConnections(limit)}
 	s.http = &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,

@@ -71,6 +71,30 @@ func TestServer_StalledClients(t *testing.T) {
 	}
 }
 
+// Each agent of a fleet keeps its connection: none is closed for another's sake.
+func TestServer_fleetOfAgents(t *testing.T) {
+	const agents = 1000
+	api, _ := newServer(t, 0)
+	s, addr := serve(t, api)
+	var fleet []net.Conn
+	for round := range 2 {
+		for i := range agents {
+			if round == 0 {
+				fleet = append(fleet, dial(t, addr, ""))
+			}
+			io.WriteString(fleet[i], request+"\r\n")
+			resp, err := http.ReadResponse(bufio.NewReader(fleet[i]), nil)
+			if err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("agent %d, round %d: %v, %v: want its connection kept", i, round, resp, err)
+			}
+			io.Copy(io.Discard, resp.Body)
+		}
+	}
+	if n := s.ConnectionsDropped(); n > 0 {
+		t.Errorf("%d connections dropped: want none", n)
+	}
+}
+
 // Requests in handlers are never cut off for newcomers: those are refused.
 func TestServer_AllBusy(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{}, 600)
