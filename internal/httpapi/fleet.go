@@ -18,7 +18,11 @@ func (a *API) fleetRoutes() []route {
 	if a.o.Agents == nil {
 		return nil
 	}
-	return []route{{path: "/api/v1/agents", handle: a.agents, role: Read}, {path: "/api/v1/running", handle: a.fleetRunning, role: Read}}
+	return []route{
+		{path: "/api/v1/agents", handle: a.agents, role: Read},
+		{path: "/api/v1/running", handle: a.fleetRunning, role: Read},
+		{path: "/api/v1/sd/prometheus", handle: a.prometheusTargets, role: Read},
+	}
 }
 
 // agents is GET /api/v1/agents.

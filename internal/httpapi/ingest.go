@@ -111,6 +111,7 @@ func (a *API) heartbeat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return bodyError(err)
 	}
+	h.Scrape = h.Scrape.From(remoteHost(r))
 	a.o.Ingest.Heartbeat(h)
 	w.WriteHeader(http.StatusNoContent)
 	return nil

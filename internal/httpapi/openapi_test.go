@@ -228,7 +228,7 @@ func TestOpenAPI_isTheAnswers(t *testing.T) {
 		"/api/v1/summary": 200, "/api/v1/summary?q=cpu%3E1d": 200, "/api/v1/projects": 200, "/api/v1/jobs": 200, "/api/v1/stages": 200,
 		"/api/v1/machines": 200, "/api/v1/runners": 200, "/api/v1/totals": 200, "/api/v1/totals?bucket=1m": 400,
 		"/api/v1/compare?a=" + key + "0&b=" + key + "1": 200, "/api/v1/compare?a=none&b=none": 404, "/api/v1/names": 200,
-		"/api/v1/running": 200, "/api/v1/agents": 200, "/api/v1/openapi.json": 200,
+		"/api/v1/running": 200, "/api/v1/agents": 200, "/api/v1/sd/prometheus": 200, "/api/v1/openapi.json": 200,
 	} {
 		path, _, _ := strings.Cut(target, "?")
 		for _, below := range []string{"/api/v1/builds/", "/api/v1/traces/"} {
@@ -253,7 +253,7 @@ func TestOpenAPI_isTheAnswers(t *testing.T) {
 		}
 	}
 	// Both ends of a heartbeat and of a record are one form.
-	for name, v := range map[string]any{"Heartbeat": wire.Heartbeat{Agent: "a", Machine: "m", IntervalSeconds: 5, Spool: &wire.Spool{}, Running: []wire.Running{{Key: "a/b"}}}, "Record": build(1)} {
+	for name, v := range map[string]any{"Heartbeat": wire.Heartbeat{Agent: "a", Machine: "m", IntervalSeconds: 5, Spool: &wire.Spool{}, Scrape: &wire.Scrape{Pool: "p", Runner: "r", Targets: []wire.Target{{Job: "cimeter", Address: ":1", Scheme: "https"}}}, Running: []wire.Running{{Key: "a/b"}}}, "Record": build(1)} {
 		b, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

@@ -32,6 +32,12 @@ type Tool string
 // The tools.
 const (
 	StatsdExporter Tool = "statsd_exporter"
+	// Consul is the last one of a free licence.
+	Consul Tool = "consul"
+	// Prometheus is a new one with consul_sd, which Debian's lacks. It has no
+	// other discovery beside http, file and static.
+	Prometheus   Tool = "prometheus"
+	NodeExporter Tool = "node_exporter"
 )
 
 // recipe says how a tool is made.
@@ -49,6 +55,9 @@ type recipe struct {
 func recipes() map[Tool]recipe {
 	return map[Tool]recipe{
 		StatsdExporter: {pkg: "github.com/prometheus/statsd_exporter", version: "v0.31.0"},
+		Consul:         {pkg: "github.com/hashicorp/consul", module: "consul", ldflags: "-s -w"},
+		Prometheus:     {pkg: "github.com/prometheus/prometheus/cmd/prometheus", module: "prometheus", tags: "remove_all_sd,enable_consul_sd,netgo", ldflags: "-s -w"},
+		NodeExporter:   {pkg: "github.com/prometheus/node_exporter", version: "v1.12.1"},
 	}
 }
 

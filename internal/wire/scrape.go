@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -40,14 +39,14 @@ func (s *Scrape) From(host string) *Scrape {
 	seen := *s
 	seen.Targets = make([]Target, 0, len(s.Targets))
 	for _, t := range s.Targets {
-		h, port, _ := net.SplitHostPort(t.Address)
+		h, port, _ := SplitTarget(t.Address)
 		if h == "" {
 			h = host
 		}
 		if loopback(h) && host != "" && !loopback(host) {
 			continue
 		}
-		t.Address = net.JoinHostPort(h, port)
+		t.Address = JoinTarget(h, port)
 		seen.Targets = append(seen.Targets, t)
 	}
 	return &seen
@@ -80,19 +79,34 @@ func jobName(s string) bool {
 // ValidTarget reports whether s is HOST:PORT or :PORT as Prometheus takes it: a
 // name or an IP address and a port that is not 0.
 func ValidTarget(s string) bool {
-	host, port, err := net.SplitHostPort(s)
-	if err != nil || len(s) > maxAddressBytes {
-		return false
+	_, _, ok := SplitTarget(s)
+	return ok && len(s) <= maxAddressBytes
+}
+
+// SplitTarget splits HOST:PORT, [IPv6]:PORT or :PORT; ok is false for all else.
+func SplitTarget(s string) (host, port string, ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return "", "", false
 	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 || port[0] == '0' {
-		return false
+	host, port = s[:i], s[i+1:]
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || port[0] == '0' {
+		return "", "", false
 	}
-	if strings.Contains(host, ":") {
-		_, err := netip.ParseAddr(host)
-		return err == nil
+	if inner, bracket := strings.CutPrefix(host, "["); bracket {
+		host, bracket = strings.CutSuffix(inner, "]")
+		a, err := netip.ParseAddr(host)
+		return host, port, bracket && err == nil && a.Is6() && a.Zone() == ""
 	}
-	return !strings.ContainsFunc(host, func(r rune) bool {
+	return host, port, !strings.ContainsFunc(host, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
 	})
+}
+
+// JoinTarget is the inverse of SplitTarget.
+func JoinTarget(host, port string) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + port
 }

@@ -71,3 +71,18 @@ func TestDecodeHeartbeat_scrape(t *testing.T) {
 		}
 	}
 }
+
+func FuzzSplitTarget(f *testing.F) {
+	for _, s := range []string{"10.0.0.7:9808", ":1", "[::1]:2", "[::1%eth0]:2", "a:b:1", "[]:1", "[::1:2"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		host, port, ok := wire.SplitTarget(s)
+		if !ok {
+			return
+		}
+		if wire.JoinTarget(host, port) != s {
+			t.Errorf("%q is %q and %q", s, host, port)
+		}
+	})
+}

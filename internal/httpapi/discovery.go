@@ -1,0 +1,34 @@
+package httpapi
+
+import (
+	"net"
+	"net/http"
+
+	"github.com/cimeter/cimeter/internal/discover/targets"
+)
+
+// prometheusTargets is GET /api/v1/sd/prometheus: the exporters on the machines
+// of all agents that are heard of, in the form of Prometheus' http_sd. It is the
+// whole list each time, as Prometheus asks for it. A machine leaves it with the
+// heartbeats that it misses.
+func (a *API) prometheusTargets(w http.ResponseWriter, r *http.Request) error {
+	if _, err := parseQuery(r.URL.RawQuery, func(string) bool { return false }); err != nil {
+		return err
+	}
+	groups := []targets.Group{}
+	for _, agent := range a.o.Agents() {
+		if !agent.Away {
+			groups = append(groups, targets.Of(agent.Heartbeat)...)
+		}
+	}
+	return writeTagged(w, r, groups)
+}
+
+// remoteHost is the address that a request comes from, without its port.
+func remoteHost(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	return host
+}
