@@ -110,7 +110,12 @@ func newServer(t testing.TB, n int, change ...func(*httpapi.Options)) (*httpapi.
 		Agents: func() []httpapi.Agent {
 			running := []wire.Running{{Key: "gitlab/x/1", Project: "group/app", StartedAt: now(), CPUSeconds: cimeter.Some(1.5), MemoryBytes: cimeter.Some[uint64](7)}}
 			return []httpapi.Agent{
-				{Heartbeat: wire.Heartbeat{Agent: "a", Machine: "ci-1", IntervalSeconds: 5, Running: running, Spool: &wire.Spool{}}, SeenAt: now()},
+				{Heartbeat: wire.Heartbeat{Agent: "a", Machine: "ci-1", IntervalSeconds: 5, Running: running, Spool: &wire.Spool{}, Host: host()}, SeenAt: now(),
+					Now: &httpapi.HostRates{
+						CPUCores: &httpapi.CoresByOwner{Builds: 1.5, Other: 0.25}, MemoryUsedBytes: cimeter.Some[uint64](5), IOBytesPerSecond: cimeter.Some(0.5),
+						NetworkBytesPerSecond: cimeter.Some(0.0), Pressure: &httpapi.Pressure{CPU: cimeter.Some(0.5)}, AgentCPUCores: cimeter.Some(0.01),
+					},
+					Builds: []httpapi.BuildRates{{CPUCores: cimeter.Some(1.25), IOBytesPerSecond: cimeter.Some(3.0)}}},
 				{Heartbeat: wire.Heartbeat{Agent: "b", Machine: "ci-2", IntervalSeconds: 5, Running: running}, SeenAt: now(), Away: true},
 			}
 		}}
@@ -118,6 +123,17 @@ func newServer(t testing.TB, n int, change ...func(*httpapi.Options)) (*httpapi.
 		f(&o)
 	}
 	return httpapi.New(o), in
+}
+
+// host is a machine that tells everything.
+func host() *wire.Host {
+	return &wire.Host{
+		OS: "Debian", Kernel: "6.1.0", Cgroup: "v2", Pool: "spot", BootedAt: now(), StartedAt: now(), ReadAt: now(),
+		CPUCores: cimeter.Some(8.0), CPUSeconds: &wire.HostCPU{Builds: 1}, MemoryBytes: &wire.HostMemory{Total: 9, Available: cimeter.Some[uint64](4)},
+		IOBytes: &cimeter.ReadWrite[uint64]{Read: 1}, NetworkBytes: &cimeter.ReceiveTransmit[uint64]{Receive: 1},
+		PressureSeconds: &cimeter.PressureSeconds{CPUSome: cimeter.Some(0.5)}, Coverage: cimeter.Some(0.97), Containers: cimeter.Some[uint64](2),
+		Agent: &wire.HostAgent{CPUSeconds: cimeter.Some(0.5), MemoryBytes: cimeter.Some[uint64](3)},
+	}
 }
 
 func usage(cpu float64) cimeter.Usage {

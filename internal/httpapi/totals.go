@@ -7,6 +7,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/wire"
 )
 
 // totals is store.Totals as JSON. Sums are of what builds know.
@@ -42,6 +43,30 @@ type group struct {
 	Runner     string `json:"runner,omitempty"`
 	RunnerName string `json:"runner_name,omitempty"`
 	totals
+	Reports *report `json:"reports,omitempty"` // of machines
+}
+
+// report is what a machine's agent told last.
+type report struct {
+	SeenAt  time.Time  `json:"seen_at"`
+	Away    bool       `json:"away"`
+	Running int        `json:"running"`
+	Host    *wire.Host `json:"host,omitempty"`
+	Now     *HostRates `json:"now,omitempty"`
+}
+
+// reports are what the machines' agents told last, by name.
+func (a *API) reports() map[string]*report {
+	if a.o.Agents == nil {
+		return nil
+	}
+	by := map[string]*report{}
+	for _, g := range a.o.Agents() {
+		if r := by[g.Machine]; r == nil || r.SeenAt.Before(g.SeenAt) {
+			by[g.Machine] = &report{g.SeenAt, g.Away, len(g.Running), g.Host, g.Now}
+		}
+	}
+	return by
 }
 
 // groups is GET /api/v1/projects and its like: totals of a range of time.
@@ -80,8 +105,12 @@ func (a *API) groups(q *question, by store.By, only []string) (any, error) {
 		Groups []group   `json:"groups"`
 		More   bool      `json:"more"`
 	}{found.From, found.To, make([]group, 0, len(found.Groups)), found.More}
+	var reports map[string]*report
+	if by == store.ByMachine {
+		reports = a.reports()
+	}
 	for _, g := range found.Groups {
-		answer.Groups = append(answer.Groups, group{g.Project, g.Name, g.Stage, g.Machine, g.Runner, g.RunnerName, newTotals(g.Totals)})
+		answer.Groups = append(answer.Groups, group{g.Project, g.Name, g.Stage, g.Machine, g.Runner, g.RunnerName, newTotals(g.Totals), reports[g.Machine]})
 	}
 	return answer, nil
 }

@@ -20,9 +20,25 @@ const (
 	lookEvery   = 5 * time.Second
 )
 
+// agent is what one agent said last. Nothing that its slices and pointers lead
+// to is changed: who is given them needs no lock.
 type agent struct {
-	beat wire.Heartbeat
-	seen time.Time
+	beat    wire.Heartbeat
+	seen    time.Time
+	now     *httpapi.HostRates
+	builds  []httpapi.BuildRates
+	history []httpapi.HostPoint
+}
+
+// take takes a heartbeat that came at now.
+func (a *agent) take(h wire.Heartbeat, now time.Time) {
+	seconds := span(&a.beat, &h, a.seen, now)
+	a.now = hostRates(a.beat.Host, h.Host, seconds)
+	a.builds = buildRates(a.beat.Running, a.builds, h.Running, seconds)
+	if n := len(a.history); a.now != nil && (n == 0 || now.Unix()-a.history[n-1].At >= int64(pointEvery.Seconds())) {
+		a.history = push(a.history, pointOf(a.now, now), maxPoints)
+	}
+	a.beat, a.seen = h, now
 }
 
 // fleet is what the agents say, in memory: it is told anew every few seconds.
@@ -58,7 +74,7 @@ func (s *Server) Heartbeat(h wire.Heartbeat) {
 	if room := max(0, maxFleet-f.builds); len(h.Running) > room {
 		h.Running = h.Running[:room]
 	}
-	a.beat, a.seen = h, now
+	a.take(h, now)
 	f.builds += len(h.Running)
 }
 
@@ -82,7 +98,7 @@ func (s *Server) Agents() []httpapi.Agent {
 	defer s.fleet.mu.Unlock()
 	all := make([]httpapi.Agent, 0, len(s.fleet.agents))
 	for _, a := range s.fleet.agents {
-		all = append(all, httpapi.Agent{Heartbeat: a.beat, SeenAt: a.seen, Away: a.away(now)})
+		all = append(all, httpapi.Agent{Heartbeat: a.beat, SeenAt: a.seen, Away: a.away(now), Now: a.now, Builds: a.builds, History: a.history})
 	}
 	slices.SortFunc(all, func(a, b httpapi.Agent) int {
 		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Agent, b.Agent))
