@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/tally"
@@ -74,8 +75,8 @@ func (g *gauges) cpu() time.Duration {
 func (g *gauges) gap(reason string) { g.tally.Value(catalog.AgentGaps, reason).Add(1) }
 
 // round brings everything up to date after a round that began with before of
-// the agent's CPU time used.
-func (g *gauges) round(m *meter, before time.Duration) {
+// the agent's CPU time used; machine is that of all.
+func (g *gauges) round(m *meter, machine cimeter.Opt[uint64], before time.Duration) {
 	cpu := g.cpu()
 	g.roundCPU.Add((cpu - before).Seconds())
 	g.ownCPU.Set(cpu.Seconds())
@@ -85,7 +86,7 @@ func (g *gauges) round(m *meter, before time.Duration) {
 		g.readsDegraded.Add(float64(d - g.degraded))
 		g.degraded = d
 	}
-	g.machineTime(m, cpu)
+	g.machineTime(m, machine, cpu)
 	if m.rounds%m.opts.FullEvery == 0 || m.rounds == 1 {
 		if resident, err := g.self.Resident(); err == nil {
 			g.memory.Set(float64(resident))
@@ -96,8 +97,7 @@ func (g *gauges) round(m *meter, before time.Duration) {
 
 // machineTime divides what the machine's CPUs did among builds, the agent and
 // everything else.
-func (g *gauges) machineTime(m *meter, cpu time.Duration) {
-	now := m.machineCPU()
+func (g *gauges) machineTime(m *meter, now cimeter.Opt[uint64], cpu time.Duration) {
 	if !now.Known {
 		return
 	}

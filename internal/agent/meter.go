@@ -180,13 +180,14 @@ func (m *meter) round(now time.Time) {
 	if _, missed := m.watch.Folders(); missed > 0 && m.rounds%rescanEvery == 0 {
 		m.rescan(now)
 	}
-	m.ledger.Tick(now, m.machineCPU())
+	machine := m.machineCPU()
+	m.ledger.Tick(now, machine)
 	for _, r := range m.ledger.Finish(now) {
 		m.finished(r)
 	}
 	m.checkpoints(now)
 	m.forget(now)
-	m.gauges.round(m, before)
+	m.gauges.round(m, machine, before)
 }
 
 func (m *meter) machineCPU() cimeter.Opt[uint64] {

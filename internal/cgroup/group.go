@@ -34,7 +34,9 @@ type Group struct {
 	hasInactive bool
 	ticks       modes // of v1's cpuacct.stat, at the latest Full read
 	hasTicks    bool
-	told        modes // user and system time as they were given out last
+	told        modes  // user and system time as they were given out last
+	ioBytes     uint64 // v1: bytes read and written, as of the latest reading
+	ioMoved     bool   // v1: that reading found more of them than the one before
 }
 
 // maxProbes is after how many Full readings without a process in the v2 folder of

@@ -45,6 +45,12 @@ func (g *Group) Read(s *cimeter.Sample, t Tier) error {
 			if t == Fast && !h.ioCounts {
 				continue
 			}
+			// The kernel counts bytes and operations in one go (block/blk-throttle.h,
+			// blk_throtl_bio): where no byte moved, no operation with bytes did. One
+			// without, a flush, is seen by the next Full.
+			if t == Fast && f.kind == kindBlkioOps && !g.ioMoved {
+				continue
+			}
 		case kindCPUPressure, kindMemoryPressure, kindIOPressure:
 			if !g.livesInV2() {
 				continue
@@ -246,11 +252,13 @@ func (g *Group) set(s *cimeter.Sample, k kind, b []byte) error {
 			return nil // 0 would be a lie
 		}
 		t := h.devices.total(h.ios)
-		if k == kindBlkioBytes {
-			setBytes(s, &t)
-		} else {
+		if k == kindBlkioOps {
 			setOperations(s, &t)
+			return nil
 		}
+		g.ioMoved = g.ioBytes != t.readBytes+t.writeBytes
+		g.ioBytes = t.readBytes + t.writeBytes
+		setBytes(s, &t)
 	case kindOOMControl:
 		v, known, err := parseKey(b, "oom_kill")
 		if err != nil {
