@@ -12,6 +12,10 @@ type Agent struct {
 	wire.Heartbeat
 	SeenAt time.Time `json:"seen_at"`
 	Away   bool      `json:"away"` // it missed three heartbeats: what it said last is old
+
+	Now     *HostRates   `json:"now,omitempty"` // nil: it does not tell
+	Builds  []BuildRates `json:"-"`             // of Running, in its order
+	History []HostPoint  `json:"-"`             // of the last ten minutes, oldest first
 }
 
 func (a *API) fleetRoutes() []route {
@@ -45,15 +49,20 @@ func (a *API) fleetRunning(w http.ResponseWriter, r *http.Request) error {
 	}
 	type running struct {
 		wire.Running
-		Machine string `json:"machine"`
+		Machine string      `json:"machine"`
+		Now     *BuildRates `json:"now,omitempty"`
 	}
 	builds := []running{}
 	for _, agent := range a.o.Agents() {
 		if agent.Away {
 			continue
 		}
-		for _, b := range agent.Running {
-			builds = append(builds, running{b, agent.Machine})
+		for i, b := range agent.Running {
+			one := running{b, agent.Machine, nil}
+			if i < len(agent.Builds) && (agent.Builds[i].CPUCores.Known || agent.Builds[i].IOBytesPerSecond.Known || agent.Builds[i].NetworkBytesPerSecond.Known) {
+				one.Now = &agent.Builds[i]
+			}
+			builds = append(builds, one)
 		}
 	}
 	return writeTagged(w, r, map[string]any{"builds": builds})
