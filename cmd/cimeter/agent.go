@@ -27,7 +27,7 @@ import (
 //
 //	kernel ──▶ agent ──▶ records ──▶ API, summaries
 //	engine ──▶   │          └──────▶ spool ──▶ server, where there is one
-//	             └─────▶ tally ────▶ /metrics
+//	             └─────▶ tally ────▶ /metrics, outputs
 func (c *agentCmd) Run(e *env) error {
 	conf, err := c.load(e)
 	if err != nil {
@@ -39,7 +39,11 @@ func (c *agentCmd) Run(e *env) error {
 	defer stop()
 	limitMemory(conf)
 	counts := newTally(conf)
-	m, err := openMetering(conf, counts, func(tell telling) (*sending, error) {
+	out, err := openExports(conf, e, counts, log)
+	if err != nil {
+		return err
+	}
+	m, err := openMetering(conf, counts, out, func(tell telling) (*sending, error) {
 		return openSending(conf, e, counts, tell, log)
 	}, log)
 	if err != nil {
@@ -57,7 +61,7 @@ func (c *agentCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, m.run, debugging, func(ctx context.Context) error {
+	return together(ctx, out.around(m.run), debugging, func(ctx context.Context) error {
 		api := httpapi.New(httpapi.Options{
 			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts), Ready: m.ready, Version: apiVersion(),
 			Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
@@ -76,8 +80,8 @@ type metering struct {
 }
 
 // openMetering opens all that the agent of the settings needs. open opens the
-// way that its records go.
-func openMetering(conf config.Config, counts *tally.Table, open func(telling) (*sending, error), log *slog.Logger) (_ *metering, err error) {
+// way that its records go; out is given them too.
+func openMetering(conf config.Config, counts *tally.Table, out *exports, open func(telling) (*sending, error), log *slog.Logger) (_ *metering, err error) {
 	m := &metering{pool: conf.Pool}
 	defer func() {
 		if err != nil {
@@ -113,7 +117,7 @@ func openMetering(conf config.Config, counts *tally.Table, open func(telling) (*
 		WakeBlockIO: conf.Agent.WakeBlockIO, ContainerInfo: conf.Agent.ContainerInfo, NoTrace: !conf.Agent.Trace,
 		Engine: engine, Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,
 		CommandStage: commandStage, JobLists: newJobLists(conf.Agent.GitLabRunners),
-		Tally: counts, Records: m.sending.before(m.records),
+		Tally: counts, Records: m.sending.before(out.after(m.records)),
 	}, log)
 	return m, err
 }

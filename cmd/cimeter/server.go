@@ -16,6 +16,7 @@ import (
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/server"
@@ -41,6 +42,8 @@ type serveFlags struct {
 	Database  string `env:"CIMETER_DATABASE" placeholder:"URL" help:"PostgreSQL to keep builds in, postgres://USER@HOST/DATABASE, in place of a file in the directory of data. Give a password by the variable, not by the flag."`
 	Tokens    string `type:"path" env:"CIMETER_TOKENS_FILE" placeholder:"FILE" help:"File of the tokens that may read or push; \"cimeter token\" writes it."`
 	WebConfig string `name:"web.config.file" type:"path" env:"CIMETER_WEB_CONFIG_FILE" placeholder:"FILE" help:"TLS, in the form of the Prometheus exporter toolkit."`
+
+	Debug debugFlags `embed:""`
 }
 
 func (c *serveFlags) overrides(e *env) (over []config.Override) {
@@ -56,7 +59,7 @@ func (c *serveFlags) overrides(e *env) (over []config.Override) {
 			over = append(over, config.Override{Path: f.path, Value: f.value, Source: f.flag})
 		}
 	}
-	return over
+	return append(over, c.Debug.overrides()...)
 }
 
 // builds is what the server keeps its builds in: one of the back ends.
@@ -71,7 +74,7 @@ type builds interface {
 // Run starts the server.
 //
 //	agents ──▶ ingest ──▶ store ──▶ API, pages
-//	              └─────▶ tally ──▶ /metrics
+//	              └─────▶ tally ──▶ /metrics, outputs
 func (c *serverCmd) Run(e *env) error {
 	conf, err := config.Load(c.Config, c.overrides(e)...)
 	if err != nil {
@@ -85,12 +88,16 @@ func (c *serverCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	err = c.serve(ctx, conf, kept, log)
+	err = c.serve(ctx, conf, e, kept, log)
 	return errors.Join(err, kept.Close())
 }
 
-func (c *serverCmd) serve(ctx context.Context, conf config.Config, kept builds, log *slog.Logger) error {
+func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept builds, log *slog.Logger) error {
 	counts := newTally(conf)
+	out, err := openExports(conf, e, counts, log)
+	if err != nil {
+		return err
+	}
 	role := newServer(conf, kept, counts, nil, log)
 	listener, err := net.Listen("tcp", conf.Listen)
 	if err != nil {
@@ -106,8 +113,12 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, kept builds, 
 		listener.Close()
 		return err
 	}
+	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return fleetQueue(role.Agents()) }, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	log.Info("listening", "address", listener.Addr().String())
-	return together(ctx, role.Run, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(role.Run), debugging, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // newServer returns the server's role on a store. counted tells which builds are

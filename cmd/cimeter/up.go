@@ -62,7 +62,11 @@ func (c *upCmd) Run(e *env) error {
 	}
 	defer kept.Close()
 	role := newServer(conf, kept, counts, func(r *cimeter.Record) bool { return r.Machine == conf.Machine }, log)
-	m, err := openMetering(conf, counts, func(tell telling) (*sending, error) {
+	out, err := openExports(conf, e, counts, log)
+	if err != nil {
+		return err
+	}
+	m, err := openMetering(conf, counts, out, func(tell telling) (*sending, error) {
 		queue, err := openSpool(conf)
 		if err != nil {
 			return nil, err
@@ -94,7 +98,7 @@ func (c *upCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, role.Run, m.run, debugging, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), debugging, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // here is the way to the server in the same process.
