@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -31,7 +32,7 @@ func encode(r *cimeter.Record) (record, trace []byte, err error) {
 	}
 	bare := *r
 	bare.Trace = nil
-	b, err := json.Marshal(&bare)
+	b, err := recordAppender()(make([]byte, 0, 16<<10), reflect.ValueOf(&bare).Elem())
 	if err != nil {
 		// A number that JSON has no form for.
 		return nil, nil, fmt.Errorf("encode: %v: %w", err, cimeter.ErrInvalid)
@@ -43,7 +44,7 @@ func encode(r *cimeter.Record) (record, trace []byte, err error) {
 	if r.Trace == nil {
 		return record, nil, nil
 	}
-	if b, err = marshalTrace(r.Trace); err != nil {
+	if b, err = traceAppender()(b[:0], reflect.ValueOf(r.Trace).Elem()); err != nil {
 		return nil, nil, fmt.Errorf("encode trace: %v: %w", err, cimeter.ErrInvalid)
 	}
 	if len(b) > MaxRecordBytes {
