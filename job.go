@@ -33,11 +33,11 @@ func (s JobStatus) Ended() bool {
 type Job struct {
 	Build
 	Status        JobStatus    `json:"status,omitempty"`
-	Tags          []string     `json:"tags,omitempty"`           // that a worker must have: GitLab's tags, others' labels as name=value
-	CreatedAt     time.Time    `json:"created_at,omitzero"`      //
-	QueuedAt      time.Time    `json:"queued_at,omitzero"`       // since when a worker could have taken it
-	StartedAt     time.Time    `json:"started_at,omitzero"`      //
-	EndedAt       time.Time    `json:"ended_at,omitzero"`        //
+	Tags          []string     `json:"tags,omitempty"` // that a worker must have: GitLab's tags, others' labels as name=value
+	CreatedAt     time.Time    `json:"created_at,omitzero"`
+	QueuedAt      time.Time    `json:"queued_at,omitzero"` // since when a worker could have taken it
+	StartedAt     time.Time    `json:"started_at,omitzero"`
+	EndedAt       time.Time    `json:"ended_at,omitzero"`
 	QueueSeconds  Opt[float64] `json:"queue_seconds,omitzero"`   // as the server counts it
 	FailureReason string       `json:"failure_reason,omitempty"` // one word of the server's list: runner_system_failure
 	Worker        string       `json:"worker,omitempty"`         // WorkerID of the one that has it
