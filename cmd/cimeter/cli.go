@@ -65,6 +65,7 @@ type cli struct {
 	Top        topCmd        `cmd:"" group:"read" help:"Show what runs now."`
 	Builds     buildsCmd     `cmd:"" group:"read" help:"List finished builds, newest first."`
 	Summary    summaryCmd    `cmd:"" group:"read" help:"Show what one build cost."`
+	Compare    compareCmd    `cmd:"" group:"read" help:"Lay two builds side by side."`
 	Check      checkCmd      `cmd:"" group:"look" help:"Check the configuration and what this machine lets cimeter meter."`
 	Completion completionCmd `cmd:"" group:"look" help:"Print a completion script for a shell."`
 	Token      tokenCmd      `cmd:"" group:"look" help:"Make a token for a server."`
@@ -87,6 +88,8 @@ type agentFlags struct {
 	Docker    string `env:"CIMETER_DOCKER,DOCKER_HOST" placeholder:"HOST" help:"Address of the Docker Engine; unix:///var/run/docker.sock where nothing is said."`
 	Machine   string `env:"CIMETER_MACHINE" placeholder:"NAME" help:"Name of this machine; the host's name where nothing is said."`
 	WebConfig string `name:"web.config.file" type:"path" env:"CIMETER_WEB_CONFIG_FILE" placeholder:"FILE" help:"TLS and basic auth, in the form of the Prometheus exporter toolkit."`
+
+	Debug debugFlags `embed:""`
 }
 
 // load returns the settings of the file with the flags laid over it.
@@ -105,7 +108,7 @@ func (c *agentFlags) load(e *env) (config.Config, error) {
 			over = append(over, config.Override{Path: f.path, Value: f.value, Source: f.flag})
 		}
 	}
-	return config.Load(c.Config, over...)
+	return config.Load(c.Config, append(over, c.Debug.overrides()...)...)
 }
 
 // logWindow is the time within which the same fault is logged once.

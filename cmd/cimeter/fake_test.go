@@ -139,3 +139,37 @@ func manyRecords() memory {
 	}
 	return m
 }
+
+// historyRecords are 25 builds of one job, the last of them dearer, and one of
+// another job.
+func historyRecords() memory {
+	var m memory
+	end := time.Date(2026, 5, 4, 14, 0, 0, 0, time.UTC)
+	for i := range 25 {
+		at := end.Add(-time.Duration(i) * time.Hour)
+		cpu, peak := 100+float64(i%3), uint64(1<<30)
+		if i == 0 {
+			cpu, peak = 150, 2<<30
+		}
+		usage := func(cpu, wall float64) cimeter.Usage {
+			return cimeter.Usage{WallSeconds: wall, CPUSeconds: cimeter.CPUSeconds{Total: cimeter.Some(cpu)}, MemoryBytes: &cimeter.MemoryStat{Peak: cimeter.Some(peak)}}
+		}
+		r := &cimeter.Record{
+			Schema: 1, Build: cimeter.Build{Key: fmt.Sprintf("gitlab/gitlab.example.com/%d", 525-i), CI: "gitlab", Project: "group/app", Number: fmt.Sprint(525 - i), Name: "build", Ref: "feature/x", Machine: "ci-7"},
+			StartedAt: at.Add(-time.Minute), EndedAt: at, Result: "success", Complete: true, Gaps: []cimeter.Gap{}, Usage: usage(cpu+1, 60),
+			Stages: []cimeter.Stage{{Name: "get_sources", Attempt: 1, Usage: usage(1, 5)}, {Name: "step_script", Attempt: 1, Usage: usage(cpu, 55)}},
+		}
+		switch i {
+		case 1:
+			r.Result = "failed"
+		case 2:
+			r.Result = "canceled"
+		case 3:
+			r.Ref, r.Machine = "main", "ci-8"
+		}
+		m = append(m, r)
+	}
+	other := *m[0]
+	other.Key, other.Name, other.EndedAt, other.Stages = "gitlab/gitlab.example.com/1", "e2e", end.Add(-100*time.Hour), []cimeter.Stage{{Name: "e2e", Attempt: 1}}
+	return append(m, &other)
+}

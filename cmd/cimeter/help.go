@@ -63,6 +63,24 @@ Examples:
 
 Exit codes: 0 done; 1 no such build, several of them, or the agent could not be asked; 2 for a wrong command line.`
 
+const compareHelp = `
+A and B are builds: keys, as "cimeter builds" lists them, or what only a key ends with. One of the two may be a word that means builds of the other's job that ended before it:
+
+  median:N               the median of the last N, canceled ones left out; "median" is median:20
+  last-green             the last that succeeded
+  main                   the last on that branch or tag
+
+With one build only it is B, and A is median:20. The table shows CPU, time and peak of memory, stage by stage, the largest difference of CPU first; "~" marks a difference within the spread of the job's last 20 builds: less than a tenth, or than three times their median deviation.
+
+Examples:
+
+  cimeter compare 4242
+  cimeter compare 4241 4242
+  cimeter compare last-green 4242 --markdown
+  cimeter compare main 4242 --json | jq '.figures[] | select(.ratio > 1.1)'
+
+Exit codes: 0 done; 1 no such build, several of them, or the agent or server could not be asked; 2 for a wrong command line.`
+
 const checkHelp = `
 Everything that is wrong with the configuration is named at once, with its place and what is accepted. Then cimeter says what it can meter on this machine and as this user: how the cgroups are laid out, whether Docker answers, and what each missing capability costs.
 

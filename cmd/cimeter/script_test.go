@@ -24,6 +24,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("COLUMNS", "100")
 			e.Setenv("SERVER", fakeAgent(e, fakeRecords(), asIs))
 			e.Setenv("MANY", fakeAgent(e, manyRecords(), asIs))
+			e.Setenv("HISTORY", fakeAgent(e, historyRecords(), asIs))
 			e.Setenv("FLEET", fakeFleet(e))
 			e.Setenv("CLOSED", fakeAgent(e, fakeRecords(), basicAuth))
 			return nil

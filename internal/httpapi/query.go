@@ -13,6 +13,7 @@ import (
 	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/filter"
 	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/summary"
 )
 
 // Query is the store of a server. With it the routes of builds know the whole
@@ -279,7 +280,7 @@ func (a *API) compare(q *question) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newComparison(left, right), nil
+	return summary.Compare(left, right), nil
 }
 
 // get returns the record of a key from whatever store there is.
