@@ -28,6 +28,7 @@ import (
 //	kernel ──▶ agent ──▶ records ──▶ API, summaries
 //	engine ──▶   │          └──────▶ spool ──▶ server, where there is one
 //	             └─────▶ tally ────▶ /metrics, outputs
+//	discovery ──▶ heartbeats, Consul, file
 func (c *agentCmd) Run(e *env) error {
 	conf, err := c.load(e)
 	if err != nil {
@@ -43,7 +44,12 @@ func (c *agentCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	found, err := openDiscovery(conf, e, counts, log)
+	if err != nil {
+		return err
+	}
 	m, err := openMetering(conf, counts, out, func(tell telling) (*sending, error) {
+		tell.scrape = found.scrape
 		return openSending(conf, e, counts, tell, log)
 	}, log)
 	if err != nil {
@@ -61,7 +67,7 @@ func (c *agentCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, out.around(m.run), debugging, func(ctx context.Context) error {
+	return together(ctx, out.around(m.run), debugging, found.run(listener.Addr(), conf.Server.URL != "", true), func(ctx context.Context) error {
 		api := httpapi.New(httpapi.Options{
 			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts), Ready: m.ready, Version: apiVersion(),
 			Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
@@ -106,7 +112,7 @@ func openMetering(conf config.Config, counts *tally.Table, out *exports, open fu
 	if err != nil {
 		return nil, err
 	}
-	m.sending, err = open(telling{m.running, m.host})
+	m.sending, err = open(telling{running: m.running, host: m.host})
 	if err != nil {
 		return nil, err
 	}

@@ -39,10 +39,11 @@ func hostOf(f agent.Figures, pool string) *wire.Host {
 	return h
 }
 
-// telling is what heartbeats tell beside the spool; both may be nil.
+// telling is what heartbeats tell beside the spool; each may be nil.
 type telling struct {
 	running func() []wire.Running
 	host    func() *wire.Host
+	scrape  func() *wire.Scrape
 }
 
 // accounts are the accounts so far of the builds that run.

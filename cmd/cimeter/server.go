@@ -118,7 +118,7 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept 
 		return errors.Join(err, listener.Close())
 	}
 	log.Info("listening", "address", listener.Addr().String())
-	return together(ctx, out.around(role.Run), debugging, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(role.Run), debugging, publishFleet(conf, role.Agents, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // newServer returns the server's role on a store. counted tells which builds are

@@ -66,7 +66,12 @@ func (c *upCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
+	found, err := openDiscovery(conf, e, counts, log)
+	if err != nil {
+		return err
+	}
 	m, err := openMetering(conf, counts, out, func(tell telling) (*sending, error) {
+		tell.scrape = found.scrape
 		queue, err := openSpool(conf)
 		if err != nil {
 			return nil, err
@@ -98,7 +103,7 @@ func (c *upCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), debugging, func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), debugging, found.run(listener.Addr(), true, false), publishFleet(conf, role.Agents, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // here is the way to the server in the same process.

@@ -65,6 +65,11 @@ var layers = map[string]row{
 
 	"internal/discover/targets": {layer: pure, ours: []string{"internal/wire"}},
 
+	"internal/discover/consul":    {layer: adapter, ours: []string{"internal/display"}},
+	"internal/discover/filesd":    {layer: adapter, ours: []string{"internal/discover/targets"}},
+	"internal/discover/neighbour": {layer: adapter},
+	"internal/discover":           {layer: role, ours: []string{"internal/catalog", "internal/discover/consul", "internal/discover/targets", "internal/tally", "internal/wire"}},
+
 	"internal/cgroup": {layer: adapter, theirs: sys, whyTheir: "openat, statfs and pread of cgroup files"},
 	"internal/client": {layer: adapter, ours: []string{"internal/display"}},
 	"internal/debug":  {layer: adapter},

@@ -23,6 +23,7 @@ func (d *decoder) check(c *Config) {
 	for i := range c.Agent.Rules {
 		d.rule(fmt.Sprintf("agent.rules[%d]", i), &c.Agent.Rules[i])
 	}
+	d.discover(&c.Discover)
 }
 
 func (d *decoder) walk(path string, v reflect.Value, tag reflect.StructTag) {
@@ -133,6 +134,10 @@ func wanted(check string) string {
 		return "at most 128 bytes of UTF-8 without control characters"
 	case "variable":
 		return "a name of letters, digits and underscores"
+	case "target":
+		return "HOST:PORT or :PORT with a port from 1 to 65535"
+	case "service":
+		return "a name of letters, digits and hyphens, at most 63"
 	}
 	return wantedOutput(check)
 }
@@ -166,6 +171,10 @@ func (d *decoder) text(path, s string, tag reflect.StructTag) {
 		ok = len(s) <= 128 && strings.ToValidUTF8(s, "") == s && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 	case "variable":
 		ok = variableName.MatchString(s)
+	case "target":
+		ok = s == "" || validTarget(s)
+	case "service":
+		ok = serviceName.MatchString(s)
 	case "webconfig":
 		d.webConfig(path, s)
 	default:

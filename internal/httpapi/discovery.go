@@ -15,13 +15,19 @@ func (a *API) prometheusTargets(w http.ResponseWriter, r *http.Request) error {
 	if _, err := parseQuery(r.URL.RawQuery, func(string) bool { return false }); err != nil {
 		return err
 	}
+	return writeTagged(w, r, Targets(a.o.Agents()))
+}
+
+// Targets are the exporters on the machines of the agents that are not away; no
+// nil.
+func Targets(agents []Agent) []targets.Group {
 	groups := []targets.Group{}
-	for _, agent := range a.o.Agents() {
+	for _, agent := range agents {
 		if !agent.Away {
 			groups = append(groups, targets.Of(agent.Heartbeat)...)
 		}
 	}
-	return writeTagged(w, r, groups)
+	return groups
 }
 
 // remoteHost is the address that a request comes from, without its port.

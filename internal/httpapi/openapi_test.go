@@ -253,7 +253,7 @@ func TestOpenAPI_isTheAnswers(t *testing.T) {
 		}
 	}
 	// Both ends of a heartbeat and of a record are one form.
-	for name, v := range map[string]any{"Heartbeat": wire.Heartbeat{Agent: "a", Machine: "m", IntervalSeconds: 5, Spool: &wire.Spool{}, Host: host(), Scrape: &wire.Scrape{Pool: "p", Runner: "r", Targets: []wire.Target{{Job: "cimeter", Address: ":1", Scheme: "https"}}}, Running: []wire.Running{{Key: "a/b"}}}, "Record": build(1)} {
+	for name, v := range map[string]any{"Heartbeat": wire.Heartbeat{Agent: "a", Machine: "m", IntervalSeconds: 5, Spool: &wire.Spool{}, Host: host(), Scrape: &wire.Scrape{Runner: "r", Targets: []wire.Target{{Job: "cimeter", Address: ":1", Scheme: "https"}}}, Running: []wire.Running{{Key: "a/b"}}}, "Record": build(1)} {
 		b, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

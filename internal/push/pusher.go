@@ -35,6 +35,7 @@ type Options struct {
 	Heartbeat time.Duration         // between two; 0 is 5 s
 	Running   func() []wire.Running // the builds that run now; nil: not told
 	Host      func() *wire.Host     // what the machine shows now, called once a heartbeat; nil: not told
+	Scrape    func() *wire.Scrape   // where the machine is scraped; nil: not told
 }
 
 // Pusher sends. Make it with New, run it once.
@@ -188,6 +189,9 @@ func (p *Pusher) heartbeat() wire.Heartbeat {
 	}
 	if p.o.Host != nil {
 		h.Host = p.o.Host()
+	}
+	if p.o.Scrape != nil {
+		h.Scrape = p.o.Scrape()
 	}
 	return h
 }

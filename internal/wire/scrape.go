@@ -16,7 +16,6 @@ const (
 
 // Scrape says where the exporters on an agent's machine are scraped.
 type Scrape struct {
-	Pool    string   `json:"pool,omitempty"`   // that the machine belongs to, as its operator calls it
 	Runner  string   `json:"runner,omitempty"` // that runs there, as its operator calls it
 	Targets []Target `json:"targets"`
 }
@@ -61,8 +60,8 @@ func (s *Scrape) check() error {
 	if s == nil {
 		return nil
 	}
-	if len(s.Pool) > maxNameBytes || len(s.Runner) > maxNameBytes || len(s.Targets) > maxTargets {
-		return fmt.Errorf("scrape: want a pool and a runner of at most %d bytes and at most %d targets: %w", maxNameBytes, maxTargets, cimeter.ErrInvalid)
+	if len(s.Runner) > maxNameBytes || len(s.Targets) > maxTargets {
+		return fmt.Errorf("scrape: want a runner of at most %d bytes and at most %d targets: %w", maxNameBytes, maxTargets, cimeter.ErrInvalid)
 	}
 	for i, t := range s.Targets {
 		if !jobName(t.Job) || !ValidTarget(t.Address) || t.Scheme != "" && t.Scheme != "http" && t.Scheme != "https" {

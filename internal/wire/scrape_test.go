@@ -24,7 +24,7 @@ func TestValidTarget(t *testing.T) {
 }
 
 func TestScrape_From(t *testing.T) {
-	s := &wire.Scrape{Pool: "large", Targets: []wire.Target{
+	s := &wire.Scrape{Runner: "docker-1", Targets: []wire.Target{
 		{Job: "cimeter", Address: ":9808"}, {Job: "node_exporter", Address: "127.0.0.1:9100"}, {Job: "cadvisor", Address: "ci-7:8080", Scheme: "https"},
 	}}
 	for host, want := range map[string][]string{
@@ -38,7 +38,7 @@ func TestScrape_From(t *testing.T) {
 		for _, target := range seen.Targets {
 			got = append(got, target.Address)
 		}
-		if !reflect.DeepEqual(got, want) || seen.Pool != "large" {
+		if !reflect.DeepEqual(got, want) || seen.Runner != "docker-1" {
 			t.Errorf("from %q: %v, want %v", host, got, want)
 		}
 	}
@@ -54,8 +54,8 @@ func TestDecodeHeartbeat_scrape(t *testing.T) {
 	decode := func(scrape string) (wire.Heartbeat, error) {
 		return wire.DecodeHeartbeat(strings.NewReader(`{"agent":"a","machine":"m","interval_seconds":5,"running":[],"scrape":`+scrape+`}`), "")
 	}
-	h, err := decode(`{"pool":"p","runner":"r","targets":[{"job":"cimeter","address":":9808","scheme":"https"}],"later":1}`)
-	if want := (&wire.Scrape{Pool: "p", Runner: "r", Targets: []wire.Target{{Job: "cimeter", Address: ":9808", Scheme: "https"}}}); err != nil || !reflect.DeepEqual(h.Scrape, want) {
+	h, err := decode(`{"runner":"r","targets":[{"job":"cimeter","address":":9808","scheme":"https"}],"later":1}`)
+	if want := (&wire.Scrape{Runner: "r", Targets: []wire.Target{{Job: "cimeter", Address: ":9808", Scheme: "https"}}}); err != nil || !reflect.DeepEqual(h.Scrape, want) {
 		t.Errorf("%+v, %v", h.Scrape, err)
 	}
 	for _, bad := range []string{
@@ -63,7 +63,7 @@ func TestDecodeHeartbeat_scrape(t *testing.T) {
 		`{"targets":[{"job":"","address":":1"}]}`,
 		`{"targets":[{"job":"A b","address":":1"}]}`,
 		`{"targets":[{"job":"a","address":":1","scheme":"file"}]}`,
-		`{"pool":"` + strings.Repeat("p", 5000) + `","targets":[]}`,
+		`{"runner":"` + strings.Repeat("p", 5000) + `","targets":[]}`,
 		`{"targets":[` + strings.Repeat(`{"job":"a","address":":1"},`, 8) + `{"job":"a","address":":1"}]}`,
 	} {
 		if _, err := decode(bad); !errors.Is(err, cimeter.ErrInvalid) {

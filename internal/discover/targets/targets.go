@@ -38,6 +38,10 @@ func Of(h wire.Heartbeat) []Group {
 	if h.Scrape == nil {
 		return nil
 	}
+	pool := ""
+	if h.Host != nil {
+		pool = h.Host.Pool
+	}
 	groups := make([]Group, 0, len(h.Scrape.Targets))
 	for _, t := range h.Scrape.Targets {
 		address := t.Address
@@ -49,7 +53,7 @@ func Of(h wire.Heartbeat) []Group {
 		}
 		labels := map[string]string{}
 		for name, value := range map[string]string{
-			LabelJob: t.Job, LabelMachine: h.Machine, LabelPool: h.Scrape.Pool, LabelRunner: h.Scrape.Runner,
+			LabelJob: t.Job, LabelMachine: h.Machine, LabelPool: pool, LabelRunner: h.Scrape.Runner,
 			LabelVersion: h.Version, LabelAgent: h.Agent,
 		} {
 			if value != "" {

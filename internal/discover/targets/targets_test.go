@@ -11,7 +11,7 @@ import (
 func TestOf(t *testing.T) {
 	got := targets.Of(wire.Heartbeat{
 		Agent: "a1", Machine: "ci-7", Version: "0.2.0",
-		Scrape: &wire.Scrape{Pool: "large", Targets: []wire.Target{
+		Host: &wire.Host{Pool: "large"}, Scrape: &wire.Scrape{Targets: []wire.Target{
 			{Job: "cimeter", Address: "10.0.0.7:9808", Scheme: "https"}, {Job: "node_exporter", Address: ":9100"},
 		}},
 	})
