@@ -2,8 +2,11 @@ package statsd
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/series"
 )
 
@@ -20,7 +23,7 @@ type Options struct {
 
 // DogOptions of a DogStatsD sink. Address must be set.
 type DogOptions struct {
-	Address   string // HOST:PORT, udp://HOST:PORT, unix:///PATH or unixstream:///PATH
+	Address   string // HOST:PORT, udp://HOST:PORT, unix:///PATH (datagrams) or unixstream:///PATH
 	Prefix    string // before each name
 	Tags      []string
 	MaxPacket int       // bytes of a datagram at most; 0 is 1432 over UDP, else 8192
@@ -36,19 +39,212 @@ type Origin struct {
 	Cardinality  string // none, low, orchestrator or high; agents from 7.64
 }
 
-// Sink sends to one server.
-type Sink struct{}
+// The reasons of drops.
+const (
+	tooLong   = "too_long"   // longer than a packet
+	noNumber  = "no_number"  // not a number that the format has
+	nameTaken = "name_taken" // another gauge has the same name
+	noRoom    = "series"     // more series than are remembered
+)
 
-// New returns a sink of plain StatsD.
-func New(o Options) (*Sink, error) { return &Sink{}, nil }
+const (
+	// maxSeries bounds what is remembered: some 400 bytes each, 200 MB.
+	maxSeries = 500_000
+	// forgetAfter is how long a series that is no more is remembered, in case it
+	// comes back: its counter goes on then.
+	forgetAfter = time.Hour
+)
 
-// NewDog returns a sink of DogStatsD.
-func NewDog(o DogOptions) (*Sink, error) { return &Sink{}, nil }
+// Sink sends to one server. Make it with New or NewDog.
+type Sink struct {
+	link     link
+	started  time.Time
+	template template
+	dog      *dog // nil: plain StatsD
+	counted  bool // histograms are told as counters
+	whole    bool
+	keep     bool // ended gauges
 
-// Send tells what the families say now.
-func (s *Sink) Send(ctx context.Context, at time.Time, families []series.Family) (series.Sent, error) {
-	return series.Sent{}, nil
+	entries map[string]*entry // by key
+	gauges  map[string]*entry // by name
+	packer  packer
+	news    []fresh
+	at      time.Time // of the Send that runs
+	sent    series.Sent
+}
+
+// New returns a sink of plain StatsD. It connects when it sends first. The error
+// is [cimeter.ErrInvalid].
+func New(o Options) (*Sink, error) {
+	if o.Name == "" {
+		o.Name = defaultName
+	}
+	t, err := parseTemplate(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	return newSink(Sink{template: t, counted: o.CountHistograms, whole: o.WholeNumbers, keep: o.KeepGauges}, o.Address, o.MaxPacket, o.Started)
+}
+
+// NewDog returns a sink of DogStatsD. It connects when it sends first. The error
+// is [cimeter.ErrInvalid].
+func NewDog(o DogOptions) (*Sink, error) {
+	d, err := newDog(o)
+	if err != nil {
+		return nil, err
+	}
+	// An agent shows no gauge that it is not sent.
+	return newSink(Sink{dog: d, keep: true}, o.Address, o.MaxPacket, o.Started)
+}
+
+func newSink(s Sink, address string, packet int, started time.Time) (*Sink, error) {
+	var err error
+	if s.link, err = parseAddress(address); err != nil {
+		return nil, err
+	}
+	switch {
+	case packet < 0 || packet > maxPacket:
+		return nil, fmt.Errorf("packet of %d bytes: want at most %d: %w", packet, maxPacket, cimeter.ErrInvalid)
+	case packet == 0 && s.link.network == "udp":
+		packet = packetUDP
+	case packet == 0:
+		packet = packetUnix
+	}
+	s.started, s.entries, s.gauges = started, map[string]*entry{}, map[string]*entry{}
+	s.packer.limit = packet
+	return &s, nil
 }
 
 // Close closes the socket.
-func (s *Sink) Close() {}
+func (s *Sink) Close() { s.link.close() }
+
+// entry is what is remembered of one point.
+type entry struct {
+	shape shape
+	seen  time.Time // the at of the last Send that had it
+	cells []cell    // what it is told as
+	told  *observed // of a histogram that is told as observations
+	gauge bool
+	taken bool // its name is another gauge's
+	ended bool // 0 was told when it was no more
+}
+
+// cell is one name that a server knows.
+type cell struct {
+	name, kind, tail string // NAME : value |KIND tail
+	counter          bool
+	quiet            bool // its first 0 need not be told
+	known            bool // the server has heard of it
+	rise             rise
+}
+
+// Send tells what the families say now, each counter by what it rose. When it
+// fails, what the counters of the points that were not sent rose by is told by
+// the next one.
+func (s *Sink) Send(ctx context.Context, at time.Time, families []series.Family) (series.Sent, error) {
+	s.sent, s.at = series.Sent{}, at
+	if err := s.link.open(ctx, at); err != nil {
+		return s.sent, err
+	}
+	if err := s.link.refused(); err != nil { // it came back since the last Send
+		return s.sent, err
+	}
+	conn := s.link.conn
+	deadline, _ := ctx.Deadline()
+	conn.SetWriteDeadline(deadline)
+	defer context.AfterFunc(ctx, func() { conn.SetWriteDeadline(time.Unix(1, 0)) })()
+	s.packer.begin(ctx, &s.link)
+	err := s.families(at, families)
+	if err == nil {
+		err = s.packer.finish()
+	}
+	s.sent.Points += s.packer.points
+	s.packer.end()
+	return s.sent, err
+}
+
+func (s *Sink) families(at time.Time, families []series.Family) error {
+	seen := 0
+	for i := range families {
+		f := &families[i]
+		for j := range f.Points {
+			p := &f.Points[j]
+			if !sound(p) {
+				s.drop(noNumber)
+				continue
+			}
+			e := s.entries[p.Key]
+			whole := e == nil && s.isWhole(p)
+			if e != nil && e.shape != shapeOf(f, p) {
+				s.remove(p.Key, e)
+				e = nil
+			}
+			if e == nil {
+				if e = s.add(f, p, whole); e == nil {
+					s.drop(noRoom)
+					continue
+				}
+			}
+			if !e.seen.Equal(at) {
+				seen++
+			}
+			e.seen = at
+			if err := s.point(f, p, e); err != nil {
+				return err
+			}
+		}
+	}
+	if seen == len(s.entries) {
+		return nil
+	}
+	return s.missing(at)
+}
+
+// missing looks after the series that are no more.
+func (s *Sink) missing(at time.Time) error {
+	for key, e := range s.entries {
+		if e.seen.Equal(at) {
+			continue
+		}
+		if at.Sub(e.seen) > forgetAfter {
+			// Should it come back, its counter is taken from there on: what it was
+			// before has been told.
+			s.remove(key, e)
+			s.started = at
+			continue
+		}
+		if !e.gauge || e.ended || e.taken || s.keep {
+			continue
+		}
+		for i := range e.cells {
+			if c := &e.cells[i]; !c.counter && c.known {
+				if _, err := s.packer.add(s.packer.gauge(c, 0), done{ended: e}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Sink) remove(key string, e *entry) {
+	delete(s.entries, key)
+	if e.gauge && !e.taken {
+		for i := range e.cells {
+			delete(s.gauges, e.cells[i].name+e.cells[i].tail)
+		}
+	}
+}
+
+// drop counts a point that is left out.
+func (s *Sink) drop(reason string) {
+	for i := range s.sent.Dropped {
+		if s.sent.Dropped[i].Reason == reason {
+			s.sent.Dropped[i].Points++
+			return
+		}
+	}
+	s.sent.Dropped = append(s.sent.Dropped, series.Drop{Reason: reason, Points: 1})
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
