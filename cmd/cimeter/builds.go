@@ -6,13 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/client"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/summary"
 )
 
 // buildsCmd lists finished builds.
@@ -192,120 +191,19 @@ type csvList struct {
 	started bool
 }
 
-type csvColumn struct {
-	name  string
-	value func(r *cimeter.Record) string
-}
-
-// csvColumns are a contract: new ones come at the end.
-func csvColumns() []csvColumn {
-	text := func(f func(*cimeter.Record) string) func(*cimeter.Record) string {
-		return func(r *cimeter.Record) string { return cell(display.Clean(f(r))) }
-	}
-	at := func(t time.Time) string {
-		if t.IsZero() {
-			return ""
-		}
-		return t.UTC().Format(time.RFC3339Nano)
-	}
-	return []csvColumn{
-		{"key", text(func(r *cimeter.Record) string { return r.Key })},
-		{"ci", text(func(r *cimeter.Record) string { return r.CI })},
-		{"server", text(func(r *cimeter.Record) string { return r.Server })},
-		{"project", text(func(r *cimeter.Record) string { return r.Project })},
-		{"number", text(func(r *cimeter.Record) string { return r.Number })},
-		{"name", text(func(r *cimeter.Record) string { return r.Name })},
-		{"pipeline", text(func(r *cimeter.Record) string { return r.Pipeline })},
-		{"pipeline_stage", text(func(r *cimeter.Record) string { return r.PipelineStage })},
-		{"ref", text(func(r *cimeter.Record) string { return r.Ref })},
-		{"machine", text(func(r *cimeter.Record) string { return r.Machine })},
-		{"runner", text(func(r *cimeter.Record) string { return r.Runner.Key() })},
-		{"result", text(func(r *cimeter.Record) string { return r.Result })},
-		{"complete", func(r *cimeter.Record) string { return strconv.FormatBool(r.Complete) }},
-		{"queued_at", func(r *cimeter.Record) string { return at(r.QueuedAt) }},
-		{"started_at", func(r *cimeter.Record) string { return at(r.StartedAt) }},
-		{"ended_at", func(r *cimeter.Record) string { return at(r.EndedAt) }},
-		{"wall_seconds", func(r *cimeter.Record) string { return number(r.Usage.WallSeconds) }},
-		{"cpu_seconds", func(r *cimeter.Record) string { return known(r.Usage.CPUSeconds.Total) }},
-		{"cpu_user_seconds", func(r *cimeter.Record) string { return known(r.Usage.CPUSeconds.User) }},
-		{"cpu_system_seconds", func(r *cimeter.Record) string { return known(r.Usage.CPUSeconds.System) }},
-		{"cpu_cores_avg", func(r *cimeter.Record) string {
-			return part(r.Usage.CPUCores, func(s *cimeter.Stat) string { return number(s.Avg) })
-		}},
-		{"cpu_cores_max", func(r *cimeter.Record) string {
-			return part(r.Usage.CPUCores, func(s *cimeter.Stat) string { return number(s.Max) })
-		}},
-		{"cpu_throttled_seconds", func(r *cimeter.Record) string { return known(r.Usage.CPUThrottledSeconds) }},
-		{"memory_peak_bytes", func(r *cimeter.Record) string {
-			return part(r.Usage.MemoryBytes, func(s *cimeter.MemoryStat) string { return known(s.Peak) })
-		}},
-		{"io_read_bytes", func(r *cimeter.Record) string {
-			return part(r.Usage.IOBytes, func(d *cimeter.ReadWrite[uint64]) string { return number(d.Read) })
-		}},
-		{"io_write_bytes", func(r *cimeter.Record) string {
-			return part(r.Usage.IOBytes, func(d *cimeter.ReadWrite[uint64]) string { return number(d.Write) })
-		}},
-		{"network_receive_bytes", func(r *cimeter.Record) string {
-			return part(r.Usage.NetworkBytes, func(d *cimeter.ReceiveTransmit[uint64]) string { return number(d.Receive) })
-		}},
-		{"network_transmit_bytes", func(r *cimeter.Record) string {
-			return part(r.Usage.NetworkBytes, func(d *cimeter.ReceiveTransmit[uint64]) string { return number(d.Transmit) })
-		}},
-		{"oom_kills", func(r *cimeter.Record) string { return known(r.Usage.OOMKills) }},
-	}
-}
-
-func number[T uint64 | float64](v T) string {
-	b, err := json.Marshal(v) // the shortest text that reads back the same
-	if err != nil {
-		return ""
-	}
-	return string(b)
-}
-
-func known[T uint64 | float64](o cimeter.Opt[T]) string {
-	if v, ok := o.Get(); ok {
-		return number(v)
-	}
-	return ""
-}
-
-func part[T any](p *T, f func(*T) string) string {
-	if p == nil {
-		return ""
-	}
-	return f(p)
-}
-
-// cell keeps a spreadsheet from taking a name for a formula (threat T6).
-func cell(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
-	}
-	return s
-}
-
 func (l *csvList) header() error {
 	if l.started {
 		return nil
 	}
 	l.started = true
-	var names []string
-	for _, c := range csvColumns() {
-		names = append(names, c.name)
-	}
-	return l.w.Write(names)
+	return l.w.Write(summary.CSVHeader())
 }
 
 func (l *csvList) write(r *cimeter.Record) error {
 	if err := l.header(); err != nil {
 		return err
 	}
-	var cells []string
-	for _, c := range csvColumns() {
-		cells = append(cells, c.value(r))
-	}
-	return l.w.Write(cells)
+	return l.w.Write(summary.CSVRow(r))
 }
 
 func (l *csvList) close() error {

@@ -68,6 +68,7 @@ type cli struct {
 	Compare    compareCmd    `cmd:"" group:"read" help:"Lay two builds side by side."`
 	Check      checkCmd      `cmd:"" group:"look" help:"Check the configuration and what this machine lets cimeter meter."`
 	Completion completionCmd `cmd:"" group:"look" help:"Print a completion script for a shell."`
+	Store      storeCmd      `cmd:"" group:"look" help:"Migrate a server's store, or back it up."`
 	Token      tokenCmd      `cmd:"" group:"look" help:"Make a token for a server."`
 	Version    versionCmd    `cmd:"" group:"look" help:"Print the version."`
 }

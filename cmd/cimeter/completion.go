@@ -49,7 +49,19 @@ func completions(m *kong.Application) []subcommand {
 	empty := func(s string) bool { return s == "" }
 	words := func(n *kong.Node) subcommand {
 		c := subcommand{name: n.Name, help: n.Help}
-		for _, f := range n.Flags {
+		flags := n.Flags
+		for _, sub := range n.Children { // of store: what one of its own takes, all are offered
+			if n == m.Node {
+				break
+			}
+			c.args = append(c.args, sub.Name)
+			for _, f := range sub.Flags {
+				if !slices.ContainsFunc(flags, func(g *kong.Flag) bool { return g.Name == f.Name }) {
+					flags = append(slices.Clip(flags), f)
+				}
+			}
+		}
+		for _, f := range flags {
 			w := flagWord{name: "--" + f.Name, help: f.Help, bare: f.IsBool(), file: f.Tag.Type == "path"}
 			w.values = slices.DeleteFunc(f.EnumSlice(), empty)
 			c.flags = append(c.flags, w)

@@ -81,6 +81,35 @@ Examples:
 
 Exit codes: 0 done; 1 no such build, several of them, or the agent or server could not be asked; 2 for a wrong command line.`
 
+const storeHelp = `
+Examples:
+
+  cimeter store migrate --data /srv/cimeter
+  cimeter store backup /backup/cimeter.db --data /srv/cimeter`
+
+const storeMigrateHelp = `
+A server does this by itself when it starts. Do it before where the servers' user may not change the schema, or to see it done: end the servers, back the store up, migrate. What is up to date stays as it is.
+
+Examples:
+
+  cimeter store migrate
+  cimeter store migrate --data /srv/cimeter
+  CIMETER_DATABASE=postgres://owner:...@db/cimeter cimeter store migrate
+
+Exit codes: 0 the schema is up to date; 1 there is no store, or it could not be brought up to date; 2 for a wrong command line.`
+
+const storeBackupHelp = `
+The copy is a store as it was at one instant; the server may go on meanwhile. It is there whole or not at all, and only its owner may read it. To use it, put it in the place of store/cimeter.db in the directory of an ended server, without the files beside it whose names end with -wal and -shm.
+
+A store in PostgreSQL is copied by pg_dump.
+
+Examples:
+
+  cimeter store backup /backup/cimeter.db
+  cimeter store backup "/backup/cimeter-$(date +%F).db" --data /srv/cimeter
+
+Exit codes: 0 done; 1 there is no store, FILE is there already, or it could not be written; 2 for a wrong command line.`
+
 const checkHelp = `
 Everything that is wrong with the configuration is named at once, with its place and what is accepted. Then cimeter says what it can meter on this machine and as this user: how the cgroups are laid out, whether Docker answers, and what each missing capability costs.
 

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/store/sqlite"
 )
 
 func TestMain(m *testing.M) {
@@ -19,7 +24,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  filepath.Join("testdata", "script"),
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "makestore": makeStore},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("COLUMNS", "100")
 			e.Setenv("SERVER", fakeAgent(e, fakeRecords(), asIs))
@@ -47,4 +52,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if want, err := strconv.Atoi(args[0]); err != nil || code != want {
 		ts.Fatalf("%s: exit code %d, want %s", args[1], code, args[0])
 	}
+}
+
+// makeStore makes the store of a server with one build in it, and leaves it
+// open as a server does: makestore DATA.
+func makeStore(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: makestore DATA")
+	}
+	dir := filepath.Join(ts.MkAbs(args[0]), "store")
+	ts.Check(os.MkdirAll(dir, 0o700))
+	s, err := sqlite.Open(context.Background(), sqlite.Options{Path: filepath.Join(dir, "cimeter.db"), Migrate: true})
+	ts.Check(err)
+	ts.Defer(func() { s.Close() })
+	_, err = s.Put(context.Background(), []store.Put{{Agent: "a", Record: finished(1), ReceivedAt: finished(1).EndedAt}})
+	ts.Check(err)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/client"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/summary"
 	"github.com/cimeter/cimeter/internal/terminal"
 )
 
@@ -173,9 +174,9 @@ func runningCSV(b *bytes.Buffer, rows []terminal.Running) error {
 	w := csv.NewWriter(b)
 	_ = w.Write([]string{"key", "project", "name", "stage", "machine", "runner", "elapsed_seconds", "cpu_cores", "cpu_seconds", "memory_bytes",
 		"io_bytes_per_second", "network_bytes_per_second", "limit_cpu_cores", "limit_memory_bytes", "away"})
-	text := func(s string) string { return cell(display.Clean(s)) }
+	text, known := summary.CSVText, summary.CSVKnown[float64]
 	for _, r := range rowsOf(rows) {
-		_ = w.Write([]string{text(r.Key), text(r.Project), text(r.Name), text(r.Stage), text(r.Machine), text(r.Runner), number(r.Seconds), known(r.Cores),
+		_ = w.Write([]string{text(r.Key), text(r.Project), text(r.Name), text(r.Stage), text(r.Machine), text(r.Runner), known(cimeter.Some(r.Seconds)), known(r.Cores),
 			known(r.CPUSeconds), known(r.Memory), known(r.Disk), known(r.Network), known(r.CoresLimit), known(r.MemoryLimit), strconv.FormatBool(r.Away)})
 	}
 	w.Flush()
