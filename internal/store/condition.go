@@ -159,12 +159,8 @@ func compileTerm(ctx context.Context, q Queryer, t filter.Term) (condition, erro
 		return oneOf("b.runner", "builds_runner", keys), nil
 	case filter.Stage:
 		name := Clean(t.Text)
-		on := "s.id = b.id"
-		if q.Dialect() == Postgres {
-			on = "s.shard = b.shard AND s.key = b.key"
-		}
 		return condition{
-			sql: "EXISTS (SELECT 1 FROM stages s WHERE s.name = ? AND s.at = b.at AND " + on + ")", args: []any{name},
+			sql: "EXISTS (SELECT 1 FROM stages s WHERE s.name = ? AND s.at = b.at AND s.id = b.id)", args: []any{name},
 			paths: []path{{index: stagePath, args: []any{name}}},
 		}, nil
 	case filter.Verdict:

@@ -231,7 +231,7 @@ func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *
 		}
 		s.add(")")
 	case w.paths[0].index == stagePath:
-		s.add("builds b WHERE (b.shard, b.key, b.at) IN (SELECT b.shard, b.key, b.at FROM stages b WHERE b.name = ?", w.paths[0].args...)
+		s.add("builds b WHERE (b.shard, b.id, b.at) IN (SELECT b.shard, b.id, b.at FROM stages b WHERE b.name = ?", w.paths[0].args...)
 		c.within(s)
 		s.add(")")
 	default: // PostgreSQL joins the paths by itself

@@ -36,7 +36,11 @@ func (s *Store) Bare(ctx context.Context, rows []*store.Row, rollups []store.Rol
 		return err
 	}
 	return s.transaction(ctx, func(tx pgx.Tx) error {
-		if err := copyRows(ctx, tx, rows); err != nil {
+		ids := make(map[string]int64, len(rows))
+		for i, r := range rows {
+			ids[r.Key] = int64(i)
+		}
+		if err := copyRows(ctx, tx, rows, ids); err != nil {
 			return err
 		}
 		return putRollups(ctx, tx, rollups)

@@ -39,7 +39,7 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 	// Servers that put the same keys take the locks in one order.
 	slices.SortFunc(rows, func(x, y *store.Row) int { return cmp.Compare(x.Key, y.Key) })
 	var names []store.Name
-	var fresh map[string]bool
+	var fresh map[string]int64
 	var keptFrom int64
 	err := s.partitions(ctx, rows)
 	if err == nil {
@@ -59,15 +59,15 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 	return result, nil
 }
 
-var buildColumns = []string{"shard", "key", "at", "received_at", "agent", "ci", "server", "project", "number", "name", "ref", "event", "pipeline", "machine",
+var buildColumns = []string{"shard", "id", "key", "at", "received_at", "agent", "ci", "server", "project", "number", "name", "ref", "event", "pipeline", "machine",
 	"runner", "runner_name", "result", "verdicts", "wall_us", "cpu_us", "queue_us", "throttled_us", "mem_peak", "mem_limit", "io_bytes", "net_bytes", "oom", "record", "trace"}
 
-var stageColumns = []string{"shard", "key", "at", "position", "name", "wall_us", "cpu_us", "mem_peak", "io_bytes", "net_bytes"}
+var stageColumns = []string{"shard", "id", "at", "position", "name", "wall_us", "cpu_us", "mem_peak", "io_bytes", "net_bytes"}
 
 // upsertRollups takes one array for each column.
 const upsertRollups = `INSERT INTO rollups AS r SELECT * FROM unnest($1::smallint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
 $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[])
-ON CONFLICT (dim, at, a, b, c, shard) DO UPDATE SET builds = r.builds + excluded.builds, failed = r.failed + excluded.failed,
+ON CONFLICT (dim, a, b, at, c, shard) DO UPDATE SET builds = r.builds + excluded.builds, failed = r.failed + excluded.failed,
 canceled = r.canceled + excluded.canceled, oom = r.oom + excluded.oom, wall_us = r.wall_us + excluded.wall_us, cpu_us = r.cpu_us + excluded.cpu_us,
 queue_us = r.queue_us + excluded.queue_us, queued = r.queued + excluded.queued, throttled_us = r.throttled_us + excluded.throttled_us,
 io_bytes = r.io_bytes + excluded.io_bytes, net_bytes = r.net_bytes + excluded.net_bytes, mem_peak = greatest(r.mem_peak, excluded.mem_peak),
@@ -75,7 +75,7 @@ last_at = greatest(r.last_at, excluded.last_at)`
 
 // put writes rows of different keys, sorted by key. The keys come first: which
 // of them are new decides what is copied into the tables.
-func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *store.PutResult) (names []store.Name, fresh map[string]bool, from int64, err error) {
+func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *store.PutResult) (names []store.Name, fresh map[string]int64, from int64, err error) {
 	// The lock keeps retention from moving the bound under this transaction.
 	if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from' FOR SHARE").Scan(&from); err != nil {
 		return nil, nil, 0, err
@@ -96,11 +96,11 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *s
 	}
 	result.Stored = len(fresh)
 	result.Duplicates += len(rows) - len(fresh)
-	rows = slices.DeleteFunc(rows, func(r *store.Row) bool { return !fresh[r.Key] })
+	rows = slices.DeleteFunc(rows, func(r *store.Row) bool { _, ok := fresh[r.Key]; return !ok })
 	if len(rows) == 0 {
 		return nil, fresh, from, nil
 	}
-	if err := copyRows(ctx, tx, rows); err != nil {
+	if err := copyRows(ctx, tx, rows, fresh); err != nil {
 		return nil, nil, 0, err
 	}
 	names = s.missing(store.NewNames(rows), from)
@@ -118,11 +118,12 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *s
 	return names, fresh, from, putRollups(ctx, tx, store.NewRollups(rows))
 }
 
-// copyRows copies rows of new keys into builds and stages.
-func copyRows(ctx context.Context, tx pgx.Tx, rows []*store.Row) error {
+// copyRows copies rows of new keys, whose ids are told by key, into builds and
+// stages.
+func copyRows(ctx context.Context, tx pgx.Tx, rows []*store.Row, ids map[string]int64) error {
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"builds"}, buildColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
 		r := rows[i]
-		return []any{store.Shard(r.Key), r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
+		return []any{store.Shard(r.Key), ids[r.Key], r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
 			r.Runner, r.RunnerName, r.Result, r.Verdicts, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM, r.Record, r.Trace}, nil
 	}))
 	if err != nil {
@@ -131,25 +132,27 @@ func copyRows(ctx context.Context, tx pgx.Tx, rows []*store.Row) error {
 	var stages [][]any
 	for _, r := range rows {
 		for i, st := range r.Stages {
-			stages = append(stages, []any{store.Shard(r.Key), r.Key, r.At, int16(i), st.Name, st.WallUS, st.CPUUS, st.MemPeak, st.IO, st.Net})
+			stages = append(stages, []any{store.Shard(r.Key), ids[r.Key], r.At, int16(i), st.Name, st.WallUS, st.CPUUS, st.MemPeak, st.IO, st.Net})
 		}
 	}
 	_, err = tx.CopyFrom(ctx, pgx.Identifier{"stages"}, stageColumns, pgx.CopyFromRows(stages))
 	return err
 }
 
-func newKeys(ctx context.Context, tx pgx.Tx, rows []*store.Row) (map[string]bool, error) {
+// newKeys keeps the keys that are not there and returns the ids of their builds.
+func newKeys(ctx context.Context, tx pgx.Tx, rows []*store.Row) (map[string]int64, error) {
 	shards, keys, ats := make([]int16, len(rows)), make([]string, len(rows)), make([]int64, len(rows))
 	for i, r := range rows {
 		shards[i], keys[i], ats[i] = store.Shard(r.Key), r.Key, r.At
 	}
-	found, err := tx.Query(ctx, "INSERT INTO build_keys SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[]) ON CONFLICT DO NOTHING RETURNING key", shards, keys, ats)
+	found, err := tx.Query(ctx, "INSERT INTO build_keys (shard, key, at) SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[]) ON CONFLICT DO NOTHING RETURNING key, id", shards, keys, ats)
 	if err != nil {
 		return nil, err
 	}
-	fresh := make(map[string]bool, len(rows))
+	fresh := make(map[string]int64, len(rows))
 	var key string
-	_, err = pgx.ForEachRow(found, []any{&key}, func() error { fresh[key] = true; return nil })
+	var id int64
+	_, err = pgx.ForEachRow(found, []any{&key, &id}, func() error { fresh[key] = id; return nil })
 	return fresh, err
 }
 

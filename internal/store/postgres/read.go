@@ -32,16 +32,16 @@ func (q queryer) Query(ctx context.Context, text string, args []any, row func(sc
 }
 
 func (q queryer) Load(ctx context.Context, refs []store.Ref, traces bool, fn func(i int, record, trace []byte) error) error {
-	shards, keys, ats := make([]int16, len(refs)), make([]string, len(refs)), make([]int64, len(refs))
+	shards, ids, ats := make([]int16, len(refs)), make([]int64, len(refs)), make([]int64, len(refs))
 	for i, r := range refs {
-		shards[i], keys[i], ats[i] = store.Shard(r.Key), r.Key, r.At
+		shards[i], ids[i], ats[i] = store.Shard(r.Key), r.ID, r.At
 	}
 	column := "NULL::bytea"
 	if traces {
 		column = "b.trace"
 	}
-	rows, err := q.s.read.Query(ctx, "SELECT k.n, b.record, "+column+` FROM unnest($1::smallint[], $2::text[], $3::bigint[]) WITH ORDINALITY k (shard, key, at, n)
-JOIN builds b ON b.key = k.key AND b.shard = k.shard AND b.at = k.at`, shards, keys, ats)
+	rows, err := q.s.read.Query(ctx, "SELECT k.n, b.record, "+column+` FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY k (shard, id, at, n)
+JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at`, shards, ids, ats)
 	if err != nil {
 		return coded(err)
 	}
@@ -58,7 +58,7 @@ func (s *Store) Get(ctx context.Context, key string) (*cimeter.Record, error) {
 		return nil, fmt.Errorf("build %.200q: %w", key, cimeter.ErrNotFound)
 	}
 	var record, trace []byte
-	err := s.read.QueryRow(ctx, `SELECT b.record, b.trace FROM build_keys k JOIN builds b ON b.key = k.key AND b.shard = k.shard AND b.at = k.at
+	err := s.read.QueryRow(ctx, `SELECT b.record, b.trace FROM build_keys k JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at
 WHERE k.key = $1 AND k.shard = $2`, key, store.Shard(key)).Scan(&record, &trace)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -5,22 +5,23 @@ CREATE TABLE meta (
 
 INSERT INTO meta VALUES ('kept_from', 0);
 
+CREATE SEQUENCE builds_id AS bigint CACHE 100;
+
 -- Where a key is: builds are unique by key within a partition only.
 CREATE TABLE build_keys (
   shard smallint NOT NULL,
   key   text COLLATE "C" NOT NULL,
   at    bigint NOT NULL,
+  id    bigint NOT NULL DEFAULT nextval('builds_id'),
   PRIMARY KEY (key, shard)
 );
 
 CREATE INDEX build_keys_at ON build_keys USING brin (at);
 
-CREATE SEQUENCE builds_id AS bigint CACHE 100;
-
 -- Times are microseconds since 1970, costs whole microseconds or bytes; -1 is not known.
 CREATE TABLE builds (
   shard        smallint NOT NULL,
-  id           bigint NOT NULL DEFAULT nextval('builds_id'),
+  id           bigint NOT NULL, -- of build_keys
   key          text COLLATE "C" NOT NULL,
   at           bigint NOT NULL,
   received_at  bigint NOT NULL,
@@ -49,7 +50,7 @@ CREATE TABLE builds (
   oom          bigint NOT NULL,
   record       bytea NOT NULL,
   trace        bytea,
-  PRIMARY KEY (key, shard, at)
+  PRIMARY KEY (at, id, shard)
 ) PARTITION BY RANGE (at);
 
 -- The stored forms are compressed already.
@@ -57,7 +58,7 @@ ALTER TABLE builds ALTER record SET STORAGE EXTERNAL, ALTER trace SET STORAGE EX
 
 CREATE TABLE builds_rest PARTITION OF builds DEFAULT;
 
-CREATE INDEX builds_at        ON builds (at, id);
+CREATE INDEX builds_key       ON builds (key);
 
 CREATE INDEX builds_project   ON builds (project, at, id);
 
@@ -95,7 +96,7 @@ CREATE INDEX builds_net_bytes ON builds (net_bytes, id);
 
 CREATE TABLE stages (
   shard     smallint NOT NULL,
-  key       text COLLATE "C" NOT NULL,
+  id        bigint NOT NULL, -- of the build
   at        bigint NOT NULL,
   position  smallint NOT NULL,
   name      text COLLATE "C" NOT NULL,
@@ -104,7 +105,7 @@ CREATE TABLE stages (
   mem_peak  bigint NOT NULL,
   io_bytes  bigint NOT NULL,
   net_bytes bigint NOT NULL,
-  PRIMARY KEY (name, at, key, shard, position)
+  PRIMARY KEY (name, at, id, shard, position)
 ) PARTITION BY RANGE (at);
 
 CREATE TABLE stages_rest PARTITION OF stages DEFAULT;
@@ -129,10 +130,10 @@ CREATE TABLE rollups (
   net_bytes    bigint NOT NULL,
   mem_peak     bigint NOT NULL,
   last_at      bigint NOT NULL,
-  PRIMARY KEY (dim, at, a, b, c, shard)
+  PRIMARY KEY (dim, a, b, at, c, shard)
 ) WITH (fillfactor = 70);
 
-CREATE INDEX rollups_names ON rollups (dim, a, b, at);
+CREATE INDEX rollups_at ON rollups (dim, at);
 
 CREATE TABLE names (
   shard  smallint NOT NULL,
