@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -39,6 +40,7 @@ var listParameters = map[string]func(r *cimeter.Record, want string) bool{
 }
 
 type listQuery struct {
+	form   string
 	cursor string
 	limit  int
 	wanted func(*cimeter.Record) bool // nil: every record
@@ -75,18 +77,25 @@ func badParameter(name, what string) error {
 }
 
 func parseList(raw string) (listQuery, error) {
-	q := listQuery{limit: defaultLimit}
+	q := listQuery{form: formJSON, limit: defaultLimit}
 	query, err := parseQuery(raw, func(name string) bool {
-		return name == "limit" || name == "cursor" || listParameters[name] != nil
+		return name == "limit" || name == "cursor" || name == "format" || listParameters[name] != nil
 	})
 	if err != nil {
 		return q, err
 	}
-	if s, ok := query["limit"]; ok {
-		if q.limit, err = strconv.Atoi(s); err != nil || q.limit < 1 || q.limit > maxLimit {
-			return q, badParameter("limit", fmt.Sprintf("%q: want 1 to %d", display.Fit(s, 32, "…"), maxLimit))
-		}
+	values := &question{values: query}
+	if q.form, err = values.choice("format", formJSON, formNDJSON, formCSV); err != nil {
+		return q, err
 	}
+	q.limit, err = values.number("limit", defaultLimit, maxLimit)
+	if q.form != formJSON {
+		q.limit, err = values.streamLimit()
+	}
+	if err != nil {
+		return q, err
+	}
+	delete(query, "format")
 	q.cursor = query["cursor"]
 	delete(query, "limit")
 	delete(query, "cursor")
@@ -105,11 +114,17 @@ func parseList(raw string) (listQuery, error) {
 
 // builds is GET /api/v1/builds: {"builds": [...], "next": "..."}, the latest
 // end first. next is absent on the last page; a page may be shorter than the
-// limit, even empty, though there is a next.
+// limit, even empty, though there is a next. As NDJSON or CSV it is all of them.
 func (a *API) builds(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseList(r.URL.RawQuery)
 	if err != nil {
 		return err
+	}
+	if q.form != formJSON {
+		s := &stream{form: q.form, left: q.limit, cursor: q.cursor, page: func(_ context.Context, cursor string, limit int) ([]*cimeter.Record, string, error) {
+			return a.o.Store.List(cursor, limit, q.wanted)
+		}}
+		return s.send(w, r)
 	}
 	written, cursor := 0, q.cursor
 	for {

@@ -59,7 +59,7 @@ func (a *API) queryRoutes() []route {
 		return func(q *question) (any, error) { return a.groups(q, by, names) }
 	}
 	routes := []route{
-		a.ask(buildsPath, a.list, filters("sort", "order", "cursor", "limit", "trace")...),
+		a.ask(buildsPath, a.list, filters("sort", "order", "cursor", "limit", "trace", "format")...),
 		a.ask("/api/v1/traces/", a.trace),
 		a.ask("/api/v1/summary", a.sum, filters()...),
 		a.ask("/api/v1/projects", groups(store.ByProject), "from", "to", "sort", "limit"),
@@ -101,9 +101,12 @@ func (a *API) ask(path string, answer func(*question) (any, error), names ...str
 		v, err := answer(&question{ctx: ctx, r: r, values: values, now: a.now()})
 		switch {
 		case err != nil && ctx.Err() != nil && r.Context().Err() == nil:
-			return &problem{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("took longer than %s: want a narrower question", queryTime)}
+			return tooSlow()
 		case err != nil:
 			return err
+		}
+		if s, ok := v.(*stream); ok {
+			return s.send(w, r)
 		}
 		return writeTagged(w, r, v)
 	}}
@@ -212,7 +215,14 @@ func (a *API) list(q *question) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	form, err := q.choice("format", formJSON, formNDJSON, formCSV)
+	if err != nil {
+		return nil, err
+	}
 	limit, err := q.number("limit", defaultLimit, maxLimit)
+	if form != formJSON {
+		limit, err = q.streamLimit()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -228,9 +238,11 @@ func (a *API) list(q *question) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := a.o.Query.List(q.ctx, store.Query{
-		Filter: f, Sort: store.Sort(sort), Asc: order == "asc", Cursor: q.values["cursor"], Limit: limit, Trace: traces == "true",
-	})
+	query := store.Query{Filter: f, Sort: store.Sort(sort), Asc: order == "asc", Cursor: q.values["cursor"], Limit: limit, Trace: traces == "true"}
+	if form != formJSON {
+		return a.newStream(form, query), nil
+	}
+	page, err := a.o.Query.List(q.ctx, query)
 	if err != nil {
 		return nil, err
 	}
