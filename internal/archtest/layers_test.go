@@ -18,6 +18,9 @@ const (
 	support
 	// role: goroutines, schedule, retry, limits, and the log.
 	role
+	// library: what others import; it joins the parts as the wiring does, takes
+	// nothing of others, and imports no wiring.
+	library
 	// wiring: flags to options to roles.
 	wiring
 	// forTests: imported by tests only.
@@ -82,7 +85,7 @@ var layers = map[string]row{
 	"internal/machine":           {layer: adapter},
 	"internal/netns":             {layer: adapter, theirs: sys, whyTheir: "netlink"},
 	"internal/output/expvar":     {layer: adapter, ours: []string{"internal/series"}},
-	"internal/output/prometheus": {layer: adapter, ours: []string{"internal/catalog", "internal/tally"}},
+	"internal/output/prometheus": {layer: adapter, ours: []string{"internal/catalog", "internal/series", "internal/tally"}},
 	"internal/output/otlp": {layer: adapter, ours: []string{"internal/catalog", "internal/display", "internal/protoappend", "internal/refusal", "internal/series"},
 		theirs: []string{"google.golang.org/protobuf"}, whyTheir: "the encoding of protobuf's fields"},
 	"internal/output/post":    {layer: adapter, ours: []string{"internal/display", "internal/refusal"}},
@@ -112,12 +115,19 @@ var layers = map[string]row{
 		theirs:   []string{"github.com/alecthomas/kong", "github.com/prometheus/common/promslog", "golang.org/x/sys"},
 		whyTheir: "command line; log lines in Prometheus' manner; parameters of the own process"},
 
+	"meter": {layer: library, ours: []string{
+		"internal/catalog", "internal/export", "internal/output/expvar", "internal/output/prometheus", "internal/output/statsd",
+		"internal/series", "internal/tally",
+	}},
+
 	"bench":               {layer: forTests},
 	"bench/floor":         {layer: forTests, theirs: sys, whyTheir: "the clock of a thread's CPU time"},
 	"bench/load":          {layer: forTests, ours: []string{"internal/push", "internal/spool", "internal/tally", "internal/wire"}},
 	"e2e":                 {layer: forTests},
 	"e2e/burn":            {layer: forTests, theirs: sys, whyTheir: "burns known amounts of CPU, disk and network"},
+	"examples/toyci":      {layer: forTests, ours: []string{"meter"}},
 	"internal/archtest":   {layer: forTests},
+	"internal/dashboard":  {layer: forTests, ours: []string{"internal/catalog"}},
 	"internal/ci/citest":  {layer: forTests},
 	"internal/webtest":    {layer: forTests, ours: []string{"internal/filter", "internal/web"}, theirs: []string{"github.com/chromedp/chromedp", "github.com/chromedp/cdproto"}, whyTheir: "drives a real Chromium"},
 	"internal/storetest":  {layer: forTests, ours: []string{"internal/filter", "internal/store"}},
