@@ -4,7 +4,7 @@
 // which differs between the back ends in a few words only.
 //
 // It is pure: it opens nothing, reads no clock and starts no goroutine; reads
-// run through a [Queryer] that the back end gives. Start with [NewRow] for what
-// is written and [List] for what is read. The back ends are the packages below
+// run through a [Queryer] that the back end gives. Start with [NewRows] for what
+// is written and [Reader] for what is read. The back ends are the packages below
 // it; one contract suite, internal/storetest, holds them to the same behaviour.
 package store

@@ -152,6 +152,24 @@ func NewRow(p Put) (*Row, error) {
 	return row, nil
 }
 
+// NewRows takes the records of a batch apart, in its order. The error wraps
+// [cimeter.ErrInvalid] for a batch that is too long or holds a record that
+// cannot be kept.
+func NewRows(batch []Put) ([]*Row, error) {
+	if len(batch) > MaxBatch {
+		return nil, fmt.Errorf("put %d records: want at most %d: %w", len(batch), MaxBatch, cimeter.ErrInvalid)
+	}
+	rows := make([]*Row, 0, len(batch))
+	for _, p := range batch {
+		row, err := NewRow(p)
+		if err != nil {
+			return nil, fmt.Errorf("put: %w", err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
 func verdicts(vs []cimeter.Verdict) string {
 	var b strings.Builder
 	for _, v := range vs {

@@ -36,13 +36,15 @@ type Options struct {
 
 // Store is builds in a PostgreSQL database.
 type Store struct {
+	store.Reader
+
 	o     Options
 	write *pgxpool.Pool
 	read  *pgxpool.Pool
 
 	mu    sync.Mutex
-	weeks map[int64]bool          // partitions that are there, by their start
-	known map[store.Name]struct{} // names that are there
+	weeks map[int64]bool // partitions that are there, by their start
+	known store.NameSet
 	// knownAt is retention's bound as of which known holds.
 	knownAt int64
 	steps   int
@@ -63,7 +65,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.ReadTime == 0 {
 		o.ReadTime = 2 * time.Second
 	}
-	s := &Store{o: o, weeks: map[int64]bool{}, known: map[store.Name]struct{}{}}
+	s := &Store{o: o, weeks: map[int64]bool{}}
+	s.Reader = store.NewReader(queryer{s})
 	if err := s.open(ctx); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("open store: %w", coded(err))

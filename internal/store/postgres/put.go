@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/store"
 )
 
@@ -18,17 +17,14 @@ import (
 // is counted and changes nothing. After an error the batch may have been kept;
 // putting it again is safe.
 func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, error) {
-	if len(batch) > store.MaxBatch {
-		return store.PutResult{}, fmt.Errorf("put %d records: want at most %d: %w", len(batch), store.MaxBatch, cimeter.ErrInvalid)
+	all, err := store.NewRows(batch)
+	if err != nil {
+		return store.PutResult{}, err
 	}
 	var result store.PutResult
-	rows := make([]*store.Row, 0, len(batch))
-	seen := make(map[string]int, len(batch)) // key to its first place in the batch
-	for i, p := range batch {
-		row, err := store.NewRow(p)
-		if err != nil {
-			return store.PutResult{}, fmt.Errorf("put: %w", err)
-		}
+	rows := make([]*store.Row, 0, len(all))
+	seen := make(map[string]int, len(all)) // key to its first place in the batch
+	for i, row := range all {
 		if _, ok := seen[row.Key]; ok {
 			result.Duplicates++
 			continue
@@ -41,7 +37,7 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 	var names []store.Name
 	var fresh map[string]int64
 	var keptFrom int64
-	err := s.partitions(ctx, rows)
+	err = s.partitions(ctx, rows)
 	if err == nil {
 		err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
 			names, fresh, keptFrom, err = s.put(ctx, tx, rows, &result)
@@ -182,10 +178,6 @@ func putRollups(ctx context.Context, tx pgx.Tx, rollups []store.Rollup) error {
 	return err
 }
 
-// maxNamed bounds the memory of the names known: about 10 MB. A full set is
-// dropped.
-const maxNamed = 50_000
-
 // missing returns the names that this server has not seen in the database since
 // retention, which takes names that no build has, last moved its bound.
 func (s *Store) missing(names []store.Name, keptFrom int64) []store.Name {
@@ -193,22 +185,16 @@ func (s *Store) missing(names []store.Name, keptFrom int64) []store.Name {
 	defer s.mu.Unlock()
 	if s.knownAt != keptFrom {
 		s.knownAt = keptFrom
-		clear(s.known)
+		s.known.Clear()
 	}
-	return slices.DeleteFunc(names, func(n store.Name) bool { _, ok := s.known[n]; return ok })
+	return s.known.Missing(names)
 }
 
 func (s *Store) remember(names []store.Name, keptFrom int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.knownAt != keptFrom {
-		return
-	}
-	if len(s.known) > maxNamed {
-		clear(s.known)
-	}
-	for _, n := range names {
-		s.known[n] = struct{}{}
+	if s.knownAt == keptFrom {
+		s.known.Add(names)
 	}
 }
 

@@ -87,7 +87,8 @@ func (s *Store) retain(ctx context.Context, tx pgx.Tx, r store.Retention, out *s
 	if err != nil {
 		return err
 	}
-	for kind, column := range map[string]string{"project": "project", "job": "name", "ref": "ref", "machine": "machine", "runner": "runner"} {
+	for _, kind := range store.NameKinds() {
+		column, _ := store.NameColumn(kind)
 		if _, err := tx.Exec(ctx, "DELETE FROM names n WHERE n.kind = $1 AND NOT EXISTS (SELECT 1 FROM builds b WHERE b."+column+" = n.target)", kind); err != nil {
 			return err
 		}

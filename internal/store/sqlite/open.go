@@ -37,6 +37,8 @@ type Options struct {
 
 // Store is builds in a SQLite file.
 type Store struct {
+	store.Reader
+
 	o       Options
 	write   *sql.DB // one connection
 	read    *sql.DB
@@ -50,7 +52,7 @@ type Store struct {
 	queue  []*waiting
 
 	steps int // under turn
-	named nameSet
+	named store.NameSet
 	swept store.Name // where the next sweep of names begins; under turn
 	leads leads
 }
@@ -72,6 +74,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	o.Path = path
 	s := &Store{o: o, turn: make(chan struct{}, 1), closed: make(chan struct{})}
+	s.Reader = store.NewReader(queryer{s})
 	if err := s.open(ctx); err != nil {
 		s.closeAll()
 		return nil, fmt.Errorf("open store %s: %w", o.Path, err)

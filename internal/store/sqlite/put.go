@@ -28,17 +28,11 @@ type waiting struct {
 // written together: one wait for the disk serves all. After an error the batch
 // may have been kept; putting it again is safe.
 func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, error) {
-	if len(batch) > store.MaxBatch {
-		return store.PutResult{}, fmt.Errorf("put %d records: want at most %d: %w", len(batch), store.MaxBatch, cimeter.ErrInvalid)
+	rows, err := store.NewRows(batch)
+	if err != nil {
+		return store.PutResult{}, err
 	}
-	w := &waiting{rows: make([]*store.Row, 0, len(batch)), done: make(chan struct{})}
-	for _, p := range batch {
-		row, err := store.NewRow(p)
-		if err != nil {
-			return store.PutResult{}, fmt.Errorf("put: %w", err)
-		}
-		w.rows = append(w.rows, row)
-	}
+	w := &waiting{rows: rows, done: make(chan struct{})}
 	s.mu.Lock()
 	s.queue = append(s.queue, w)
 	s.mu.Unlock()
@@ -179,7 +173,7 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 				return err
 			}
 		}
-		names = s.named.missing(store.NewNames(stored))
+		names = s.named.Missing(store.NewNames(stored))
 		for _, n := range names {
 			if _, err := in.exec("INSERT INTO names VALUES (?, ?, ?) ON CONFLICT DO NOTHING", n.Kind, n.Value, n.Target); err != nil {
 				return err
@@ -190,7 +184,7 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 	if err != nil {
 		return err
 	}
-	s.named.add(names)
+	s.named.Add(names)
 	for i, w := range group {
 		w.result = results[i]
 	}
@@ -237,30 +231,4 @@ func (in *inserter) build(r *store.Row) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// nameSet remembers names that are in the file, so that they are not written
-// with each build. It is used with the turn held.
-type nameSet struct{ known map[store.Name]struct{} }
-
-// maxNamed bounds the memory of nameSet: about 10 MB. A full set is dropped.
-const maxNamed = 50_000
-
-func (n *nameSet) missing(names []store.Name) []store.Name {
-	out := names[:0:0]
-	for _, x := range names {
-		if _, ok := n.known[x]; !ok {
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
-func (n *nameSet) add(names []store.Name) {
-	if n.known == nil || len(n.known) > maxNamed {
-		n.known = map[store.Name]struct{}{}
-	}
-	for _, x := range names {
-		n.known[x] = struct{}{}
-	}
 }

@@ -86,10 +86,6 @@ func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retain
 // sweep is how many names a run of retention looks at.
 const sweep = 2000
 
-// nameColumns are the columns of builds that hold the targets of names. Those of
-// stages stay: they are few, and retention finds stages by them.
-var nameColumns = map[string]string{"project": "project", "job": "name", "ref": "ref", "machine": "machine", "runner": "runner"}
-
 // sweepNames deletes names that no build has: the refs of months are many. Each
 // run looks at the next ones.
 func (s *Store) sweepNames(ctx context.Context) error {
@@ -116,7 +112,7 @@ func (s *Store) sweepNames(ctx context.Context) error {
 	rows.Close()
 	err = s.transaction(ctx, func(tx *sql.Tx) error {
 		for _, n := range names {
-			column, ok := nameColumns[n.Kind]
+			column, ok := store.NameColumn(n.Kind)
 			if !ok {
 				continue
 			}
@@ -130,7 +126,7 @@ func (s *Store) sweepNames(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.named = nameSet{}
+	s.named.Clear()
 	s.swept = store.Name{}
 	if len(names) == sweep {
 		s.swept = names[sweep-1]
