@@ -38,6 +38,11 @@ const (
 	// other discovery beside http, file and static.
 	Prometheus   Tool = "prometheus"
 	NodeExporter Tool = "node_exporter"
+	// VictoriaMetrics is the single-node program.
+	VictoriaMetrics Tool = "victoria-metrics"
+	// OTLPReceiver is the OpenTelemetry collector's own receiver, which says what
+	// it was sent.
+	OTLPReceiver Tool = "otlpreceiver"
 )
 
 // recipe says how a tool is made.
@@ -58,6 +63,9 @@ func recipes() map[Tool]recipe {
 		Consul:         {pkg: "github.com/hashicorp/consul", module: "consul", ldflags: "-s -w"},
 		Prometheus:     {pkg: "github.com/prometheus/prometheus/cmd/prometheus", module: "prometheus", tags: "remove_all_sd,enable_consul_sd,netgo", ldflags: "-s -w"},
 		NodeExporter:   {pkg: "github.com/prometheus/node_exporter", version: "v1.12.1"},
+
+		VictoriaMetrics: {pkg: "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics", version: "v1.151.0"},
+		OTLPReceiver:    {pkg: "github.com/cimeter/cimeter/internal/testtools/otlpreceiver", module: "otlpreceiver", ldflags: "-s -w"},
 	}
 }
 

@@ -10,5 +10,6 @@
 //
 // It makes one try a call, retries nothing, logs nothing and starts no
 // goroutine. Messages are encoded by hand: the generated types would be made and
-// thrown away at each send. Start with [New]; an Output is for one goroutine.
+// thrown away at each send. Start with [New] or [NewTraces]; what they return is
+// for one goroutine each.
 package otlp

@@ -20,10 +20,9 @@ import (
 )
 
 const (
-	// maxPoints is how many points a request has: some 2 MB before gzip, far
-	// below the 64 MiB that the specification suggests as a receiver's limit and
-	// below the 4 MiB that gateways have.
-	maxPoints = 5000
+	// maxPoints is how many a request has: less than a megabyte before gzip. The
+	// specification suggests 64 MiB as a receiver's limit; gateways have less.
+	maxPoints = 2000
 
 	maxDetailWidth = 300
 )
@@ -41,20 +40,34 @@ type Options struct {
 	Version  string         // of cimeter, as the version of the instrumentation scope
 }
 
-// Output sends. Make it with New.
+// Output sends metrics. Make it with New.
 type Output struct {
+	sender
+	names namer
+}
+
+// New returns an output that has sent nothing yet.
+func New(o Options) *Output { return &Output{sender: newSender(o), names: newNamer()} }
+
+// Traces sends finished builds. Make it with NewTraces; it and an Output to the
+// same receiver may send at once.
+type Traces struct{ sender }
+
+// NewTraces returns an output of traces that has sent nothing yet.
+func NewTraces(o Options) *Traces { return &Traces{newSender(o)} }
+
+// sender makes requests of one kind.
+type sender struct {
 	to     Poster
-	head   []byte // resource, then scope: see encoder
-	scope  []byte
-	names  namer
+	head   []byte // the resource's field
+	scope  []byte // the scope's
 	buf    []byte
 	packed bytes.Buffer
 	zip    *gzip.Writer
 }
 
-// New returns an output that has sent nothing yet.
-func New(o Options) *Output {
-	return &Output{to: o.To, head: appendResource(nil, o.Resource), scope: appendScope(nil, o.Version), names: newNamer()}
+func newSender(o Options) sender {
+	return sender{to: o.To, head: appendResource(nil, o.Resource), scope: appendScope(nil, o.Version)}
 }
 
 // Send sends all points, in as many requests as it takes. What the receiver
@@ -112,7 +125,7 @@ func (o *Output) Send(ctx context.Context, at time.Time, families []series.Famil
 // SendRecord sends a finished build as a trace. An error that wraps
 // [cimeter.ErrUnavailable] is worth another try; the receiver will never take
 // the record after any other.
-func (o *Output) SendRecord(ctx context.Context, r *cimeter.Record) error {
+func (o *Traces) SendRecord(ctx context.Context, r *cimeter.Record) error {
 	defer o.release()
 	answer, err := o.post(ctx, "v1/traces", o.appendTrace(o.buf[:0], r))
 	if err == nil && answer.rejected > 0 {
@@ -125,7 +138,7 @@ func (o *Output) SendRecord(ctx context.Context, r *cimeter.Record) error {
 }
 
 // release lets go of a buffer that one large send made.
-func (o *Output) release() {
+func (o *sender) release() {
 	const keep = 1 << 20
 	if cap(o.buf) > keep {
 		o.buf = nil
@@ -143,7 +156,7 @@ type partial struct {
 
 // post makes one try. An error that wraps ErrUnavailable means that the same
 // data may be sent again; others that it must not be.
-func (o *Output) post(ctx context.Context, path string, body []byte) (partial, error) {
+func (o *sender) post(ctx context.Context, path string, body []byte) (partial, error) {
 	o.buf = body
 	o.packed.Reset()
 	if o.zip == nil {

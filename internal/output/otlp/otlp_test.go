@@ -21,7 +21,6 @@ import (
 	traceservice "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
 	metrics "go.opentelemetry.io/proto/slim/otlp/metrics/v1"
-	trace "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cimeter/cimeter"
@@ -91,15 +90,19 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-func output(t *testing.T, url string) *otlp.Output {
+func options(t *testing.T, url string) otlp.Options {
 	t.Helper()
 	to, err := post.New(post.Options{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(to.Close)
-	return otlp.New(otlp.Options{To: to, Version: "1.2.3", Resource: []series.Label{{Name: "service.name", Value: "cimeter"}, {Name: "host.name", Value: "ci-7"}}})
+	return otlp.Options{To: to, Version: "1.2.3", Resource: []series.Label{{Name: "service.name", Value: "cimeter"}, {Name: "host.name", Value: "ci-7"}}}
 }
+
+func output(t *testing.T, url string) *otlp.Output { return otlp.New(options(t, url)) }
+
+func traces(t *testing.T, url string) *otlp.Traces { return otlp.NewTraces(options(t, url)) }
 
 func table() *tally.Table {
 	t := tally.New(tally.Options{})
@@ -306,8 +309,8 @@ func TestOutput_Send_manyRequests(t *testing.T) {
 		if err != nil || sent.Points != 12345 {
 			t.Fatalf("%+v, %v", sent, err)
 		}
-		if got := flatten(t, r.metrics); len(got) != 12345 || len(r.metrics) != 3 {
-			t.Errorf("round %d: %d points in %d requests, want 12345 in 3", round, len(got), len(r.metrics))
+		if got := flatten(t, r.metrics); len(got) != 12345 || len(r.metrics) != 7 {
+			t.Errorf("round %d: %d points in %d requests, want 12345 in 7", round, len(got), len(r.metrics))
 		}
 	}
 }
@@ -395,7 +398,7 @@ func record() *cimeter.Record {
 func TestOutput_SendRecord(t *testing.T) {
 	r := newReceiver(t)
 	for range 2 { // another process, say, after a crash
-		if err := output(t, r.URL).SendRecord(t.Context(), record()); err != nil {
+		if err := traces(t, r.URL).SendRecord(t.Context(), record()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -404,7 +407,7 @@ func TestOutput_SendRecord(t *testing.T) {
 	}
 	other := record()
 	other.Key += "1"
-	if err := output(t, r.URL).SendRecord(t.Context(), other); err != nil {
+	if err := traces(t, r.URL).SendRecord(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	spans := r.traces[0].ResourceSpans[0].ScopeSpans[0].Spans
@@ -458,10 +461,9 @@ func TestOutput_SendRecord_rejected(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 		w.Write(b)
 	}
-	if err := output(t, r.URL).SendRecord(t.Context(), record()); !errors.Is(err, cimeter.ErrInvalid) {
+	if err := traces(t, r.URL).SendRecord(t.Context(), record()); !errors.Is(err, cimeter.ErrInvalid) {
 		t.Errorf("%v, want what no other try mends", err)
 	}
-	_ = trace.Span{}
 }
 
 // discard takes everything.

@@ -66,7 +66,7 @@ type span struct {
 // pipeline, as far as this record tells, from when it was queued; in that the
 // run of its task; in that its stages. The first two have the attributes of the
 // semantic conventions (docs/cicd/cicd-spans.md).
-func (o *Output) appendTrace(b []byte, r *cimeter.Record) []byte {
+func (o *Traces) appendTrace(b []byte, r *cimeter.Record) []byte {
 	d := newIDs(r.Key)
 	b, resource := protoappend.Open(b, requestResource)
 	b = append(b, o.head...)
