@@ -2,12 +2,17 @@ package sqlite_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
+	"github.com/cimeter/cimeter/internal/storetest"
 )
 
 // TestBackup_fromOutside copies a file that another process, here another
@@ -72,4 +77,63 @@ func TestBackup_refused(t *testing.T) {
 	if _, err := os.Stat(none); err == nil {
 		t.Error("a file was made")
 	}
+}
+
+// TestKill_backup kills a process at random moments of its backups: each file
+// under its own name is whole.
+func TestKill_backup(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "builds.sqlite")
+	s := openAt(t, path)
+	defer s.Close()
+	put(t, s, 300)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	half, whole := 0, 0
+	for range rounds(t, 20) {
+		to := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), "STORE_CHILD="+path, "STORE_CHILD_BACKUP="+filepath.Join(to, "copy"))
+		cmd.Stdout = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for begun := false; !begun; { // the process is up
+			entries, err := os.ReadDir(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun = len(entries) > 0
+		}
+		<-time.After(time.Duration(random.Int64N(int64(300 * time.Millisecond)))) // the random moment is the fault
+		cmd.Process.Kill()
+		cmd.Wait()
+		entries, err := os.ReadDir(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.Contains(e.Name(), ".part") {
+				half++
+				continue
+			}
+			whole++
+			b := openAt(t, filepath.Join(to, e.Name()))
+			if st, err := b.Stats(t.Context()); err != nil || st.Builds != 300 || b.Unclean() {
+				t.Errorf("%s: %d builds, unclean %t, %v; want all 300", e.Name(), st.Builds, b.Unclean(), err)
+			}
+			if err := b.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			b.Close()
+		}
+	}
+	if half == 0 {
+		t.Error("no backup was killed half-way")
+	}
+	if got, err := s.Put(t.Context(), storetest.NewMaker(9, time.Hour).Puts(9000, 3)); err != nil || got.Stored != 3 {
+		t.Errorf("Put after the kills = %+v, %v", got, err)
+	}
+	t.Logf("%d whole, %d files of killed ones", whole, half)
 }

@@ -41,6 +41,15 @@ func child(path string) {
 		}
 	}
 	ctx := context.Background()
+	if to := os.Getenv("STORE_CHILD_BACKUP"); to != "" {
+		for n := range 1000 {
+			if err := sqlite.Backup(ctx, path, to+strconv.Itoa(n)); err != nil {
+				fmt.Println("error", err)
+				os.Exit(1)
+			}
+		}
+		return
+	}
 	s, err := sqlite.OpenFault(ctx, sqlite.Options{Path: path}, fault)
 	if err != nil {
 		fmt.Println("error", err)
