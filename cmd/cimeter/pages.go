@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/httpapi"
@@ -49,10 +48,15 @@ func (s pageSource) Builds(ctx context.Context, q web.Query) (web.Page, error) {
 	return out, nil
 }
 
-// Build implements web.Source. Of a build that still runs the agents tell too
-// little for a page of its own.
+// Build implements web.Source. Of a build that still runs it is what the agents
+// tell: totals so far, without stages and shape.
 func (s pageSource) Build(ctx context.Context, key string) (*cimeter.Record, bool, error) {
 	r, err := s.kept.Get(ctx, key)
+	if errors.Is(err, cimeter.ErrNotFound) {
+		if r := s.soFar(key); r != nil {
+			return r, true, nil
+		}
+	}
 	if err == nil && r.Trace == nil {
 		if r.Trace, err = s.kept.Trace(ctx, key); errors.Is(err, cimeter.ErrNotFound) {
 			err = nil
@@ -105,30 +109,4 @@ func sums(t store.Totals) web.Sums {
 		Builds: t.Builds, Failed: t.Failed, Canceled: t.Canceled, OOM: t.OOM, WallSeconds: t.WallSeconds, CPUSeconds: t.CPUSeconds,
 		ThrottledSeconds: t.ThrottledSeconds, IOBytes: t.IOBytes, NetworkBytes: t.NetworkBytes, MemoryPeakBytes: t.MemoryPeakBytes, Last: t.Last,
 	}
-}
-
-// Machines implements web.Fleet. What no heartbeat tells is absent.
-func (s pageSource) Machines(context.Context) (machines []web.Machine, gone int, err error) {
-	for _, a := range s.agents() {
-		m := web.Machine{
-			Name: a.Machine, LastSeen: a.SeenAt, Interval: time.Duration(a.IntervalSeconds * float64(time.Second)), AgentVersion: a.Version,
-		}
-		if a.Spool != nil {
-			m.SpoolBytes = cimeter.Some(uint64(max(0, a.Spool.Bytes)))
-		}
-		for _, b := range a.Running {
-			m.Running = append(m.Running, web.Running{
-				Row: web.Row{
-					Build: cimeter.Build{
-						Key: b.Key, CI: b.CI, Project: b.Project, Number: b.Number, Name: b.Name, Runner: b.Runner, URL: b.URL, Machine: a.Machine,
-					},
-					StartedAt: b.StartedAt, EndedAt: a.SeenAt, Running: true, Complete: true,
-					WallSeconds: max(0, a.SeenAt.Sub(b.StartedAt).Seconds()), CPUSeconds: b.CPUSeconds,
-				},
-				Stage: b.Stage, MemoryNow: b.MemoryBytes,
-			})
-		}
-		machines = append(machines, m)
-	}
-	return machines, 0, nil
 }

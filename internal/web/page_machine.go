@@ -95,7 +95,7 @@ func (p *Pages) machines(w http.ResponseWriter, r *http.Request) error {
 			row.Memory = dash
 		}
 		if m.Coverage.Known {
-			row.Coverage, row.Low = fmt.Sprintf("%.1f %%", 100*m.Coverage.Value), m.Coverage.Value < lowCoverage
+			row.Coverage, row.Low = fmt.Sprintf("%.1f %%", 100*m.Coverage.Value), m.poorly()
 		}
 		add(row, by[m.Name], m.Name)
 	}
@@ -127,6 +127,8 @@ type placeView struct {
 	Stale    string
 	Facts    []fact
 	Figures  []figure
+	Reports  bool // its agent told something
+	Lately   []lately
 	Runs     []nowBuild
 	Lanes    []lane
 	LaneFrom stamp
@@ -199,9 +201,17 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	var told *Machine
 	for i := range ms {
-		if ms[i].Name == machine {
-			v.beat(&ms[i], now)
+		if ms[i].Name == machine && (told == nil || told.LastSeen.Before(ms[i].LastSeen)) {
+			told = &ms[i]
+		}
+	}
+	if told != nil {
+		v.beat(told, now)
+		v.Live, v.LiveURL = true, href("/machine", "name", machine, "part", "now")
+		if r.URL.Query().Get("part") == "now" { // a page that follows has the rest already
+			return p.render(w, r, http.StatusOK, "place", v)
 		}
 	}
 	if err := p.fillPlace(r, &v, s, filter.Is(filter.Machine, machine), BucketQuery{Machine: machine}, from, to); err != nil {
@@ -323,18 +333,34 @@ func (v *placeView) beat(m *Machine, now time.Time) {
 		}
 	}
 	row := machineRow(m, now)
+	v.Reports = true
+	v.Lately = latelyRows(m)
 	if m.stale(now) {
 		v.Stale = row.Stale
 	}
 	add("last seen", row.Seen)
 	add("CPU", row.CPU)
+	if row.CPU == dash && m.CPUs > 0 {
+		add("CPUs", fmt.Sprint(m.CPUs))
+	}
 	add("memory", row.Memory)
 	add("disk", row.Disk)
 	add("network", row.Net)
+	if n, ok := m.Containers.Get(); ok {
+		add("containers", fmt.Sprint(n))
+	}
+	add("pool", m.Pool)
+	add("system", m.OS)
 	add("kernel", m.Kernel)
 	add("cgroups", m.Cgroup)
+	if !m.BootedAt.IsZero() {
+		add("up for", seconds(now.Sub(m.BootedAt).Seconds()))
+	}
 	add("runs", strings.Join(m.Executors, ", "))
 	add("agent", m.AgentVersion)
+	if !m.AgentSince.IsZero() {
+		add("agent meters for", seconds(now.Sub(m.AgentSince).Seconds()))
+	}
 	var own []string
 	if m.OwnCPUMillis.Known {
 		own = append(own, sig3(m.OwnCPUMillis.Value)+" ms CPU a second")
@@ -355,6 +381,6 @@ func (v *placeView) beat(m *Machine, now time.Time) {
 	running := slices.Clone(m.Running)
 	slices.SortStableFunc(running, func(a, b Running) int { return cmp.Compare(b.CPUNow.Value, a.CPUNow.Value) })
 	for i := range running[:min(len(running), 30)] {
-		v.Runs = append(v.Runs, runningRow(&running[i], now))
+		v.Runs = append(v.Runs, runningRow(&running[i], now, v.Stale != ""))
 	}
 }

@@ -15,6 +15,7 @@ const (
 	staleBeats   = 3    // a machine is stale after so many intervals without a heartbeat
 	highPressure = 0.10 // share of time in which some task waited
 	nowRows      = 55   // machines and builds that the page shows: what a person can watch
+	muchOther    = 0.25 // cores that are nobody's and worth a word
 	perMachine   = 8    // builds of one machine before the rest is counted
 )
 
@@ -24,6 +25,7 @@ type nowView struct {
 	Machines string
 	Stale    string
 	Running  string
+	Unknown  string // builds on machines that are silent
 	CPU      string
 	Coverage *fact
 	Gone     string
@@ -40,6 +42,7 @@ type nowMachine struct {
 	Stale   string // last seen 42 s ago
 	Seen    string
 	CPU     string
+	Spark   string
 	Parts   []part // builds, other, cimeter
 	PartsOf string
 	Memory  string
@@ -110,7 +113,7 @@ func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 		rows += 1 + len(m.Builds)
 		v.Rows = append(v.Rows, m)
 	}
-	if v.Running == "" {
+	if v.Running == "" && v.Unknown == "" {
 		page, err := p.o.Source.Builds(r.Context(), Query{Sort: SortEnded, Limit: 1})
 		if err != nil {
 			return err
@@ -166,16 +169,17 @@ func sortMachines(ms []Machine, now time.Time, by string) {
 
 // status is the line over the machines.
 func (v *nowView) status(ms []Machine, gone int, now time.Time) {
-	stale, running, cpus := 0, 0, 0
+	stale, running, unknown, cpus := 0, 0, 0, 0
 	used := 0.0
 	var worst *Machine
 	for i := range ms {
 		m := &ms[i]
-		running += len(m.Running)
 		if m.stale(now) {
 			stale++
+			unknown += len(m.Running)
 			continue
 		}
+		running += len(m.Running)
 		cpus += m.CPUs
 		used += m.busy().Value
 		if m.Coverage.Known && (worst == nil || m.Coverage.Value < worst.Coverage.Value) {
@@ -184,10 +188,13 @@ func (v *nowView) status(ms []Machine, gone int, now time.Time) {
 	}
 	v.Machines = plural(len(ms), "machine")
 	if stale > 0 {
-		v.Stale = fmt.Sprintf("%d stale", stale)
+		v.Stale = fmt.Sprintf("%d silent", stale)
 	}
 	if running > 0 {
 		v.Running = plural(running, "build") + " running"
+	}
+	if unknown > 0 {
+		v.Unknown = plural(unknown, "build") + " unknown"
 	}
 	if cpus > 0 {
 		v.CPU = fmt.Sprintf("%s of %d cores", sig3(used), cpus)
@@ -240,16 +247,23 @@ func machineRow(m *Machine, now time.Time) nowMachine {
 	if m.Pressure.Value > highPressure {
 		row.Notes = append(row.Notes, fmt.Sprintf("waits for %s %s of the time", name(m.PressureOf), percent(m.Pressure.Value)))
 	}
-	if m.Coverage.Known && m.Coverage.Value < lowCoverage {
+	if m.poorly() {
 		row.Notes = append(row.Notes, fmt.Sprintf("coverage %.1f %%", 100*m.Coverage.Value))
 	}
 	for i := range m.Running[:min(len(m.Running), perMachine)] {
-		row.Builds = append(row.Builds, runningRow(&m.Running[i], now))
+		row.Builds = append(row.Builds, runningRow(&m.Running[i], now, row.Stale != ""))
 	}
+	row.Spark = machineSpark(m)
 	if n := len(m.Running) - perMachine; n > 0 {
 		row.More = "and " + plural(n, "more build")
 	}
 	return row
+}
+
+// poorly reports whether much of what the machine did is nobody's: a share says
+// little of a machine that hardly does anything.
+func (m *Machine) poorly() bool {
+	return m.Coverage.Known && m.Coverage.Value < lowCoverage && m.CPUOther.Value >= muchOther
 }
 
 // parts are the bar of a machine's CPU: builds, other, cimeter itself.
@@ -274,7 +288,12 @@ func parts(m *Machine) ([]part, string) {
 	return ps, strings.Join(words, ", ") + " cores"
 }
 
-func runningRow(b *Running, now time.Time) nowBuild {
+// runningRow is a build that runs, or ran when its machine was last heard of:
+// what became of one on a silent machine nobody knows.
+func runningRow(b *Running, now time.Time, silent bool) nowBuild {
+	if silent {
+		return nowBuild{Key: title(b.Key), Build: link{label(&b.Build), buildURL(b.Key), title(b.Key)}, Stage: "unknown", Elapsed: dash, CPU: dash, Memory: dash, Disk: dash, Net: dash}
+	}
 	row := nowBuild{Key: title(b.Key), Build: link{label(&b.Build), buildURL(b.Key), title(b.Key)}, Stage: display.Fit(b.Stage, 32, "…"), Elapsed: seconds(max(0, now.Sub(b.StartedAt).Seconds())),
 		CPU: dash, Memory: dash, Disk: perSecond(b.DiskNow), Net: perSecond(b.NetNow), Spark: sparkPath(squeeze(b.CPUMinute, sparkSteps))}
 	if row.Stage == "" {

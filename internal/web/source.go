@@ -182,6 +182,11 @@ type Machine struct {
 	Executors    []string
 	AgentVersion string
 	Slots        int // 0: not known
+	OS           string
+	Pool         string              // as configured
+	BootedAt     time.Time           // zero: not known
+	AgentSince   time.Time           // when its agent started; zero: not known
+	Containers   cimeter.Opt[uint64] // that are metered
 
 	CPUBuilds, CPUOther, CPUOwn cimeter.Opt[float64] // cores now
 	MemoryUsed                  cimeter.Opt[uint64]
@@ -193,6 +198,7 @@ type Machine struct {
 	OwnMemoryBytes              cimeter.Opt[uint64]
 	SpoolBytes                  cimeter.Opt[uint64]
 	Running                     []Running
+	History                     []Moment // of the last minutes, oldest first
 }
 
 // Running is a build that runs now.

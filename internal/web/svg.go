@@ -22,31 +22,7 @@ func sparkPath(vs []cimeter.Opt[int64]) string {
 	for _, v := range vs {
 		top = max(top, v.Value)
 	}
-	if top == 0 {
-		return ""
-	}
-	var b strings.Builder
-	step := float64(sparkSteps) / float64(len(vs))
-	open := false
-	for i, v := range vs {
-		x := float64(i) * step
-		if !v.Known {
-			if open {
-				b.WriteString("V" + strconv.Itoa(sparkHeight) + "z")
-				open = false
-			}
-			continue
-		}
-		if !open {
-			b.WriteString("M" + coord(x) + " " + strconv.Itoa(sparkHeight))
-			open = true
-		}
-		b.WriteString("V" + coord(sparkHeight*(1-float64(v.Value)/float64(top))) + "H" + coord(x+step))
-	}
-	if open {
-		b.WriteString("V" + strconv.Itoa(sparkHeight) + "z")
-	}
-	return b.String()
+	return scaledPath(vs, top)
 }
 
 // barPath is a bar of a share of 100 units.

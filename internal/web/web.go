@@ -218,9 +218,10 @@ type page struct {
 	Version string
 	Now     stamp
 	Search  string
-	Plots   bool // loads uPlot
-	Live    bool // refreshes itself
-	Grouped bool // there are pages of projects and machines
+	Plots   bool   // loads uPlot
+	Live    bool   // refreshes itself
+	LiveURL string // of the part that does; "" is the whole page
+	Grouped bool   // there are pages of projects and machines
 	Crumbs  []link
 }
 

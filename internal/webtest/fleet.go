@@ -91,17 +91,30 @@ func Machines() []web.Machine {
 			m.Running = append(m.Running, b)
 		}
 		m.CPUBuilds = some(cpu)
+		m.OS, m.BootedAt, m.AgentSince, m.Containers = "Debian GNU/Linux 12 (bookworm)", Now.Add(-41*24*time.Hour), Now.Add(-3*time.Hour), cimeter.Some(uint64(2*len(m.Running)))
+		for j := range 30 {
+			share := 0.6 + 0.4*rnd.Float64()
+			m.History = append(m.History, web.Moment{At: Now.Add(-time.Duration(30-j) * 20 * time.Second), Builds: share * cpu, Other: 0.4 + rnd.Float64(), Cimeter: 0.006,
+				MemoryUsed: share * float64(m.MemoryUsed.Value), Disk: share * m.DiskRate.Value, Net: share * m.NetRate.Value, Pressure: 0.05 * rnd.Float64()})
+		}
 		ms = append(ms, m)
 	}
 	ms[4].LastSeen = Now.Add(-42 * time.Second)
 	ms[2].Pressure, ms[2].PressureOf = some(0.31), "io"
 	ms[5].Coverage, ms[5].Cgroup = some(0.71), "v1"
+	ms[1].Pool = "spot"
+	// The agent of the version before tells nothing but what runs.
+	ms[7] = web.Machine{Name: ms[7].Name, LastSeen: ms[7].LastSeen, Interval: ms[7].Interval, AgentVersion: "0.1.0", Running: ms[7].Running}
+	for i := range ms[7].Running {
+		r := &ms[7].Running[i]
+		r.CPUNow, r.DiskNow, r.NetNow, r.CPUMinute = cimeter.Opt[float64]{}, cimeter.Opt[float64]{}, cimeter.Opt[float64]{}, nil
+	}
 	return ms
 }
 
 // NameMachine gives a machine and what runs on it s for every name.
 func NameMachine(m *web.Machine, s string) {
-	m.Name, m.Kernel, m.Cgroup, m.Executors, m.AgentVersion, m.PressureOf = s, s, s, []string{s}, s, s
+	m.Name, m.Kernel, m.Cgroup, m.Executors, m.AgentVersion, m.PressureOf, m.OS, m.Pool = s, s, s, []string{s}, s, s, s, s
 	for i := range m.Running {
 		r := &m.Running[i]
 		r.Key, r.Project, r.Name, r.Number, r.Machine, r.Stage = cimeter.BuildKey("gitlab", s), s, s, s, s, s

@@ -50,7 +50,7 @@
 		reading.onload = () => { if (reading.status === 200 && reading.response) take(reading.response); else tell(`the server answered ${reading.status}; showing the last state`); };
 		reading.onerror = reading.ontimeout = () => tell("the server is away; showing the last state");
 		reading.onloadend = () => { reading = null; };
-		reading.open("GET", location.href);
+		reading.open("GET", document.body.dataset.live || location.href);
 		reading.send();
 	};
 

@@ -1,0 +1,76 @@
+package web_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/web"
+	"github.com/cimeter/cimeter/internal/webtest"
+)
+
+// What a machine tells is on its page, and what it does not tell is absent
+// there, not 0.
+func TestMachine_figures(t *testing.T) {
+	h := pages(t, fleet())
+	code, body := get(t, h, "/machine?name=ci-2")
+	for _, want := range []string{"Debian GNU/Linux 12 (bookworm)", "spot", "6.8.0-49", "Last ten minutes", "CPU of builds", "CPU of the rest", "CPU of cimeter", "time in which something waited", "6.10 ms CPU a second", "31.0 MiB", `data-live="/machine?name=ci-2&amp;part=now"`} {
+		if code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%d: page of ci-2 lacks %q", code, want)
+		}
+	}
+	code, body = get(t, h, "/machine?name=ci-8") // the agent of the version before
+	for _, bad := range []string{"Last ten minutes", "0 cores", "0 MiB", "coverage", "NaN"} {
+		if code != http.StatusOK || strings.Contains(body, bad) {
+			t.Errorf("%d: page of ci-8 says %q of what nobody told", code, bad)
+		}
+	}
+	// A page that follows reads the part that changes, without asking the store.
+	code, part := get(t, h, "/machine?name=ci-2&part=now")
+	if code != http.StatusOK || !strings.Contains(part, `id="place-now"`) || !strings.Contains(part, "Last ten minutes") || strings.Contains(part, "lanes-h") {
+		t.Errorf("%d: %s", code, part)
+	}
+}
+
+// A machine that is silent stays with its age; what became of its builds is
+// not known, and they do not count as running.
+func TestNow_silent(t *testing.T) {
+	running := web.Running{Row: web.Row{Build: cimeter.Build{Key: "gitlab/x/1", Project: "group/app", Name: "lint"}, StartedAt: webtest.Now.Add(-time.Minute), Running: true}, Stage: "step_script", CPUNow: cimeter.Some(1.5)}
+	m := web.Machine{Name: "ci-1", LastSeen: webtest.Now.Add(-16 * time.Second), Interval: 5 * time.Second, CPUs: 4, CPUBuilds: cimeter.Some(1.5), Running: []web.Running{running}}
+	for _, c := range []struct {
+		since       time.Duration
+		want, lacks []string
+	}{
+		{14 * time.Second, []string{"step_script", "1 build running", "1.50 of 4"}, []string{"last seen", "unknown"}},
+		{16 * time.Second, []string{"last seen 16 s ago", "1 silent", "none running", "1 build unknown", ">unknown<"}, []string{"step_script", "1 build running"}},
+	} {
+		m.LastSeen = webtest.Now.Add(-c.since)
+		_, body := get(t, pages(t, &webtest.Memory{Fleet: []web.Machine{m}, Gone: 3}), "/")
+		for _, s := range c.want {
+			if !strings.Contains(body, s) {
+				t.Errorf("silent for %v: lacks %q\n%s", c.since, s, body)
+			}
+		}
+		for _, s := range c.lacks {
+			if strings.Contains(body, s) {
+				t.Errorf("silent for %v: says %q", c.since, s)
+			}
+		}
+		if !strings.Contains(body, "3 machines not seen for ten minutes") {
+			t.Error("those that are gone are not counted")
+		}
+	}
+}
+
+// A share of next to nothing is no reason to warn.
+func TestNow_coverage(t *testing.T) {
+	for other, warned := range map[float64]bool{0.02: false, 1.5: true} {
+		m := web.Machine{Name: "ci-1", LastSeen: webtest.Now, CPUs: 4, CPUBuilds: cimeter.Some(0.01), CPUOther: cimeter.Some(other), Coverage: cimeter.Some(0.4)}
+		_, body := get(t, pages(t, &webtest.Memory{Fleet: []web.Machine{m}}), "/")
+		if strings.Contains(body, "coverage 40.0 %") != warned {
+			t.Errorf("%g cores of the rest: warned %v", other, !warned)
+		}
+	}
+}
