@@ -103,7 +103,7 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept 
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	access, err := newAccess(conf.Access, listener.Addr(), counts)
+	access, err := newAccess(conf.Access, listener.Addr(), counts, log)
 	if err != nil {
 		listener.Close()
 		return err
@@ -160,31 +160,6 @@ func newServerAPI(role *server.Server, kept builds, counts *tally.Table, access 
 			counts.Value(catalog.ServerRequests, route, strconv.Itoa(status)).Add(1)
 		},
 	}), nil
-}
-
-const maxTokensBytes = 4 << 20 // more than 10,000 tokens
-
-// newAccess reads the tokens. Reading needs none on a loopback address, where
-// only this machine's users are, or where the operator says so.
-func newAccess(conf config.Access, at net.Addr, counts *tally.Table) (*httpapi.Access, error) {
-	o := httpapi.AccessOptions{
-		OpenRead: conf.Public,
-		Rejected: func(reason string) { counts.Value(catalog.ServerRejected, reason).Add(1) },
-	}
-	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
-		o.OpenRead = true
-	}
-	if conf.TokensFile == "" {
-		return httpapi.NewAccess(o), nil
-	}
-	text, err := config.ReadPrivate(conf.TokensFile, maxTokensBytes)
-	if err != nil {
-		return nil, fmt.Errorf("read tokens: %w", err)
-	}
-	if o.Tokens, err = httpapi.ParseTokens(string(text)); err != nil {
-		return nil, fmt.Errorf("%s: %w", conf.TokensFile, err)
-	}
-	return httpapi.NewAccess(o), nil
 }
 
 // openStore opens the back end that the settings name.

@@ -47,7 +47,7 @@ func (c *tokenCmd) Run(e *env) error {
 }
 
 const tokenHelp = `
-The token is printed once; the file keeps its SHA-256 only. A server reads the file when it starts.
+The token is printed once; the file keeps its SHA-256 only. A server that runs reads the file again within a second.
 
 Examples:
 

@@ -86,7 +86,7 @@ func (c *upCmd) Run(e *env) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	access, err := newAccess(conf.Access, listener.Addr(), counts)
+	access, err := newAccess(conf.Access, listener.Addr(), counts, log)
 	if err != nil {
 		listener.Close()
 		return err

@@ -88,7 +88,11 @@ func ParseTokens(text string) ([]Token, error) {
 
 // AccessOptions are what NewAccess needs.
 type AccessOptions struct {
-	Tokens   []Token
+	Tokens []Token
+	// Reload returns the tokens of now; changed is false while they are those of
+	// the last call. It is asked at most once a second, by one caller at a time,
+	// when a request brings a token. nil: the tokens stay as they are.
+	Reload   func() (tokens []Token, changed bool)
 	OpenRead bool             // reading needs no token: a loopback listener, or the operator says so
 	Now      func() time.Time // nil: time.Now
 	Rejected func(reason string)
@@ -98,10 +102,14 @@ type AccessOptions struct {
 type Access struct {
 	o AccessOptions
 
-	mu    sync.Mutex
-	left  float64 // wrong tokens that may be looked at now
-	since time.Time
+	mu     sync.Mutex
+	tokens []Token // not changed, but replaced
+	looked time.Time
+	left   float64 // wrong tokens that may be looked at now
+	since  time.Time
 }
+
+const reloadEvery = time.Second
 
 // NewAccess returns the access that the options describe.
 func NewAccess(o AccessOptions) *Access {
@@ -111,7 +119,7 @@ func NewAccess(o AccessOptions) *Access {
 	if o.Rejected == nil {
 		o.Rejected = func(string) {}
 	}
-	return &Access{o: o, left: wrongRate, since: o.Now()}
+	return &Access{o: o, tokens: o.Tokens, left: wrongRate, since: o.Now(), looked: o.Now()}
 }
 
 // check returns nil when the request may use a route of that role.
@@ -161,15 +169,29 @@ func credentials(r *http.Request) (token, user string, ok bool) {
 func (a *Access) find(token, user string) (Role, bool) {
 	hash := sha256.Sum256([]byte(token))
 	at := -1
-	for i := range a.o.Tokens {
-		if subtle.ConstantTimeCompare(hash[:], a.o.Tokens[i].Hash[:]) == 1 {
+	tokens := a.current()
+	for i := range tokens {
+		if subtle.ConstantTimeCompare(hash[:], tokens[i].Hash[:]) == 1 {
 			at = i
 		}
 	}
-	if at < 0 || user != "" && user != a.o.Tokens[at].Name {
+	if at < 0 || user != "" && user != tokens[at].Name {
 		return Anybody, false
 	}
-	return a.o.Tokens[at].Role, true
+	return tokens[at].Role, true
+}
+
+// current returns the tokens of now.
+func (a *Access) current() []Token {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := a.o.Now(); a.o.Reload != nil && now.Sub(a.looked) >= reloadEvery {
+		a.looked = now
+		if tokens, changed := a.o.Reload(); changed {
+			a.tokens = tokens
+		}
+	}
+	return a.tokens
 }
 
 // allowWrong bounds how often anybody is told that a token is wrong.

@@ -115,6 +115,13 @@ func New(o Options) *API {
 	return a
 }
 
+// Close ends the streams of the pages, so that a server can shut down.
+func (a *API) Close() {
+	if c, ok := a.o.Pages.(interface{ Close() }); ok {
+		c.Close()
+	}
+}
+
 // Panics is how many panics of handlers were recovered.
 func (a *API) Panics() uint64 { return a.panics.Load() }
 

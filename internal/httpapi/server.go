@@ -52,6 +52,9 @@ func NewServer(h http.Handler, errorLog *log.Logger) *Server {
 		ErrorLog:          errorLog,
 		ConnContext:       s.conns.context,
 	}
+	if api, ok := h.(*API); ok {
+		s.http.RegisterOnShutdown(api.Close)
+	}
 	return s
 }
 
