@@ -24,7 +24,7 @@ type packer struct {
 // done is what a line has told once it is sent.
 type done struct {
 	cell     *cell   // known from then on
-	delta    float64 // of its counter
+	told     float64 // of its counter
 	observed *observed
 	bucket   int
 	n        uint64
@@ -100,7 +100,7 @@ func (p *packer) apply() {
 		d := &p.before[i]
 		if c := d.cell; c != nil {
 			c.known = true
-			c.rise.told += d.delta
+			c.rise.told = d.told
 		}
 		if o := d.observed; o != nil {
 			o.counts[d.bucket] += d.n
@@ -117,9 +117,14 @@ func (p *packer) apply() {
 	}
 }
 
-// counter returns the line of a counter's delta.
-func (p *packer) counter(c *cell, delta float64) []byte {
+// counter returns the line of a counter's delta, and of a second one that is
+// not 0.
+func (p *packer) counter(c *cell, delta, second float64) []byte {
 	p.line = appendNumber(p.start(c), delta)
+	if second > 0 {
+		p.line = append(append(p.close(c), '\n'), c.name...)
+		p.line = appendNumber(append(p.line, ':'), second)
+	}
 	return p.close(c)
 }
 
@@ -155,4 +160,4 @@ func (p *packer) close(c *cell) []byte {
 }
 
 // text is a bound or rank as a label's value.
-func text(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+func text(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

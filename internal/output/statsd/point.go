@@ -93,10 +93,16 @@ func (s *Sink) cell(name, kind string, labels []series.Label, label, value strin
 	if label != "" {
 		labels = append(slices.Clip(labels), series.Label{Name: label, Value: value})
 	}
+	c := cell{kind: kind}
 	if s.dog != nil {
-		return cell{name: string(squeeze(appendMetric([]byte(s.dog.prefix), name))), kind: kind, tail: s.dog.tail(labels)}
+		c.name, c.tail = string(squeeze(appendMetric([]byte(s.dog.prefix), name))), s.dog.tail(labels)
+	} else {
+		c.name = s.template.name(name, labels)
 	}
-	return cell{name: s.template.name(name, labels), kind: kind}
+	if c.name == "" { // of dots only
+		c.name = "_"
+	}
+	return c
 }
 
 // cumulative are the observations up to each bound.
@@ -211,8 +217,8 @@ func (t *telling) rose(c *cell, v float64) {
 		return
 	}
 	c.rise.see(v, t.from)
-	if d := c.rise.due(t.s.whole); d > 0 || !c.known && !c.quiet {
-		t.add(t.s.packer.counter(c, d), done{cell: c, delta: d})
+	if d, second, sum := c.rise.due(t.s.whole); d > 0 || !c.known && !c.quiet {
+		t.add(t.s.packer.counter(c, d, second), done{cell: c, told: sum})
 	}
 }
 

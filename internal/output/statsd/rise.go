@@ -35,13 +35,26 @@ func (r *rise) see(v float64, from int64) {
 	r.last, r.from = v, from
 }
 
-// due is the delta that the server is to be told, never less than 0.
-func (r *rise) due(whole bool) float64 {
-	d := r.base + r.last - r.told
-	if whole {
-		d = math.Floor(d)
+// due is the delta that the server is to be told, never less than 0, and what
+// its sum is then. Where no one number makes that sum what it should be, there is
+// a second delta.
+func (r *rise) due(whole bool) (d, second, sum float64) {
+	to := r.base + r.last
+	d = to - r.told
+	switch {
+	case whole:
+		d = max(math.Floor(d), 0)
+		return d, 0, r.told + d
+	case d <= 0:
+		return 0, 0, r.told
+	case r.told+d == to:
+		return d, 0, to
 	}
-	return max(d, 0)
+	// With half of it the sum is at least half of what it should be, and then
+	// the rest is a difference that is exact, as is its sum.
+	d /= 2
+	half := r.told + d
+	return d, to - half, to
 }
 
 // observed is what a server has been told of one histogram's observations.
