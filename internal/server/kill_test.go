@@ -32,6 +32,21 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
+// rounds is how often a fault is repeated: SERVER_ROUNDS (200 is what a release
+// is held to), or few where it is not set.
+func rounds(t *testing.T, few int) int {
+	t.Helper()
+	s := os.Getenv("SERVER_ROUNDS")
+	if s == "" {
+		return few
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("SERVER_ROUNDS=%s: want a number of rounds", s)
+	}
+	return n
+}
+
 // sender is an agent's spool and the pusher that empties it.
 type sender struct {
 	to      *moving
@@ -149,67 +164,86 @@ func (l *load) send(t *testing.T) bool {
 	return true
 }
 
-// Killed at random moments under load, the server loses nothing that it answered
-// for, and has nothing twice (F3).
-func TestServer_Kill(t *testing.T) {
-	rounds := 200
-	if testing.Short() {
-		rounds = 20
-	}
-	random := seeded(t)
-	dir := t.TempDir()
-	to := &moving{}
-	var loads []*load
-	for i := range 2 {
+// newLoads makes clients that send to a server that moves.
+func newLoads(t *testing.T, to *moving, n int) (loads []*load) {
+	t.Helper()
+	for i := range n {
 		way, err := push.NewSender(push.SenderOptions{URL: "http://server.example.com", Transport: to})
 		if err != nil {
 			t.Fatal(err)
 		}
-		loads = append(loads, &load{way: way, next: i, step: 2})
+		loads = append(loads, &load{way: way, next: i, step: n})
 	}
-	for range rounds {
-		p := startProcess(t, dir, "")
-		to.set(p.addr)
-		var wg sync.WaitGroup
-		for _, l := range loads {
-			own := rand.New(rand.NewPCG(random.Uint64(), 0))
-			wg.Go(func() { l.run(t, own) })
-		}
-		<-time.After(time.Duration(random.Int64N(int64(80 * time.Millisecond))))
-		p.end(syscall.SIGKILL)
-		wg.Wait()
+	return loads
+}
+
+// sendUntil has the clients send while f does something to the server, and
+// waits until each has failed once.
+func sendUntil(t *testing.T, random *rand.Rand, loads []*load, f func()) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, l := range loads {
+		own := rand.New(rand.NewPCG(random.Uint64(), 0))
+		all.Go(func() { l.run(t, own) })
 	}
-	p := startProcess(t, dir, "")
-	defer p.end(syscall.SIGTERM)
-	to.set(p.addr)
-	rows := stored(t, p.addr)
-	answered, unanswered := 0, 0
+	f()
+	all.Wait()
+}
+
+// answered holds what a server has against what was answered for, and returns
+// how many that is.
+func answered(t *testing.T, rows map[string]int, loads []*load) (n int) {
+	t.Helper()
 	for _, l := range loads {
 		for _, n := range l.done {
 			if rows[key(n)] != 1 {
 				t.Errorf("record %d was answered for and is there %d times", n, rows[key(n)])
 			}
 		}
-		answered += len(l.done)
-		unanswered += len(l.left)
+		n += len(l.done)
+	}
+	return n
+}
+
+// settle sends what was not answered for again and holds the account: ended =
+// stored, lost 0, twice 0.
+func settle(t *testing.T, addr string, loads []*load) {
+	t.Helper()
+	before, again := answered(t, stored(t, addr), loads), 0
+	for _, l := range loads {
+		again += len(l.left)
 		if len(l.left) > 0 && !l.send(t) {
 			t.Fatal("the last batch was not taken")
 		}
 	}
-	rows = stored(t, p.addr)
-	ended := 0
-	for _, l := range loads {
-		for _, n := range l.done {
-			if rows[key(n)] != 1 {
-				t.Errorf("record %d is there %d times", n, rows[key(n)])
-			}
-		}
-		ended += len(l.done)
-	}
-	if len(rows) != ended {
+	rows := stored(t, addr)
+	if ended := answered(t, rows, loads); len(rows) != ended {
 		t.Errorf("%d rows: want %d", len(rows), ended)
 	}
-	t.Logf("%d kills, %d records answered for, %d sent again at the end: lost 0, twice 0", rounds, answered, unanswered)
+	t.Logf("%d records answered for, %d sent again at the end: lost 0, twice 0", before, again)
+}
+
+// Killed at random moments under load, the server loses nothing that it answered
+// for, and has nothing twice (F3).
+func TestServer_Kill(t *testing.T) {
+	random := seeded(t)
+	dir := t.TempDir()
+	to := &moving{}
+	loads := newLoads(t, to, 2)
+	n := rounds(t, 20)
+	for range n {
+		p := startProcess(t, dir, "")
+		to.set(p.addr)
+		sendUntil(t, random, loads, func() {
+			<-time.After(time.Duration(random.Int64N(int64(80 * time.Millisecond)))) // the random moment is the fault
+			p.end(syscall.SIGKILL)
+		})
+	}
+	p := startProcess(t, dir, "")
+	defer p.end(syscall.SIGTERM)
+	to.set(p.addr)
+	settle(t, p.addr, loads)
+	t.Logf("%d kills", n)
 }
 
 // Killed before the commit and between the commit and the answer (F4): what was

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/server"
+	"github.com/cimeter/cimeter/internal/store/postgres"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
 	"github.com/cimeter/cimeter/internal/tally"
 )
@@ -44,7 +46,7 @@ func TestMain(m *testing.M) {
 func child(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	kept, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(dir, "cimeter.db"), Migrate: true})
+	kept, err := openStore(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -69,17 +71,33 @@ func child(dir string) error {
 	return err
 }
 
+// backEnd is what a child keeps builds in.
+type backEnd interface {
+	server.Store
+	httpapi.Query
+	Close() error
+}
+
+// openStore opens the PostgreSQL that SERVER_CHILD_DATABASE names, or a file in dir.
+func openStore(ctx context.Context, dir string) (backEnd, error) {
+	if url := os.Getenv("SERVER_CHILD_DATABASE"); url != "" {
+		return postgres.Open(ctx, postgres.Options{URL: url, Migrate: true})
+	}
+	return sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(dir, "cimeter.db"), Migrate: true})
+}
+
 // process is a server that can be killed.
 type process struct {
 	cmd  *exec.Cmd
 	addr string
+	log  bytes.Buffer // to be read when it has ended
 }
 
-func startProcess(t *testing.T, dir, kill string) *process {
+func startProcess(t *testing.T, dir, kill string, env ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), "SERVER_CHILD_DIR="+dir, "SERVER_CHILD_KILL="+kill)
-	p.cmd.Stderr = os.Stderr
+	p.cmd.Env = append(append(os.Environ(), env...), "SERVER_CHILD_DIR="+dir, "SERVER_CHILD_KILL="+kill)
+	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -89,8 +107,8 @@ func startProcess(t *testing.T, dir, kill string) *process {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		p.cmd.Process.Kill()
-		t.Fatalf("server did not start: %v", err)
+		p.end(syscall.SIGKILL)
+		t.Fatalf("server did not start: %v\n%s", err, p.log.Bytes())
 	}
 	p.addr = strings.TrimSpace(line)
 	return p
