@@ -35,6 +35,9 @@ func (s *Store) backup(ctx context.Context, path string) error {
 		return err
 	}
 	defer db.Close()
+	if err := private(part); err != nil { // VACUUM INTO takes an empty file
+		return err
+	}
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", part); err != nil {
 		return err
 	}

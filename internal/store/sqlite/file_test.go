@@ -63,6 +63,30 @@ func TestDurability(t *testing.T) {
 	}
 }
 
+// What builds are called is nobody else's business (T30).
+func TestOpen_private(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "builds.sqlite")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, path)
+	defer s.Close()
+	put(t, s, 5)
+	if err := s.Backup(t.Context(), filepath.Join(dir, "backup")); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%v, %v: want the file, what SQLite keeps beside it, the lock and the backup", files, err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v: want 0600", f.Name(), info.Mode(), err)
+		}
+	}
+}
+
 func TestReadersCannotWrite(t *testing.T) {
 	s := open(t).(*sqlite.Store)
 	err := s.Queryer().Query(t.Context(), "DELETE FROM names", nil, func(func(...any) error) error { return nil })

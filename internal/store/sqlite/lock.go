@@ -24,6 +24,20 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// private makes a file that only its owner reads, or makes one so: SQLite gives
+// its -wal and -shm the mode that the file has.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("%v: %w", err, cimeter.ErrUnavailable)
+	}
+	defer f.Close()
+	if err := f.Chmod(0o600); err != nil {
+		return fmt.Errorf("%v: %w", err, cimeter.ErrUnavailable)
+	}
+	return nil
+}
+
 // leads are the roles held within this process, the only one that there is.
 type leads struct {
 	mu   sync.Mutex

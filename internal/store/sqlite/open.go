@@ -98,6 +98,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if s.lock, err = lockFile(s.o.Path + ".lock"); err != nil {
 		return err
 	}
+	if err := private(s.o.Path); err != nil {
+		return err
+	}
 	if s.write, err = sql.Open("sqlite", s.dsn("auto_vacuum(INCREMENTAL)", "cache_size(-65536)", "temp_store(MEMORY)")); err != nil {
 		return err
 	}
