@@ -50,6 +50,7 @@ func (c *checkCmd) Run(e *env) error {
 	r.docker(&conf.Agent)
 	r.jobLists(conf.Agent.GitLabRunners)
 	r.records(conf.Data)
+	r.outputs(conf, e)
 	r.capabilities()
 	return r.w.Flush()
 }

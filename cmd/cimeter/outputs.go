@@ -66,6 +66,42 @@ func cardinality(c config.DogStatsD) string {
 	return c.Cardinality
 }
 
+// checker is an output that can say whether its receiver is there, without
+// sending anything to it.
+type checker interface {
+	Check(ctx context.Context) (found string, err error)
+}
+
+// outputs names the outputs that are set up and what their addresses give.
+func (r report) outputs(conf config.Config, e *env) {
+	targets, err := newOutputs(conf, e, time.Time{})
+	if err != nil {
+		r.line("outputs", "cimeter cannot start: "+err.Error())
+		return
+	}
+	if len(targets) == 0 {
+		r.line("outputs", "none but /metrics (outputs)")
+	}
+	for _, t := range targets {
+		found := "set up"
+		c, ok := t.Metrics.(checker)
+		if !ok {
+			c, ok = t.Records.(checker)
+		}
+		if ok {
+			ctx, cancel := context.WithTimeout(context.Background(), askTime)
+			if found, err = c.Check(ctx); err != nil {
+				found = "not there now: " + err.Error()
+			}
+			cancel()
+		}
+		r.line("output "+t.Name, found)
+		if t.Close != nil {
+			t.Close()
+		}
+	}
+}
+
 // after returns records that the outputs are given too.
 func (x *exports) after(next export.Records) export.Records {
 	if x == nil {

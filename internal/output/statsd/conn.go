@@ -137,6 +137,28 @@ func (l *link) behind(err error) bool {
 	return l.network == "udp" && errors.Is(err, syscall.ECONNREFUSED)
 }
 
+// answers makes a connection and says what it found. Over UDP it sends a datagram
+// without a byte, which servers pass over: this machine, and some others, say at
+// once when nobody has the port.
+func (l *link) answers(ctx context.Context) (string, error) {
+	defer l.close()
+	if err := l.open(ctx, time.Time{}); err != nil {
+		return "", err
+	}
+	to := l.conn.RemoteAddr().String()
+	if l.network != "udp" {
+		return to + " is there", nil
+	}
+	l.conn.Write(nil)
+	if err := l.refused(); err != nil {
+		return "", err
+	}
+	if to == l.address {
+		return to + ", where nothing says whether anybody listens", nil
+	}
+	return l.address + " is " + to + ", where nothing says whether anybody listens", nil
+}
+
 func (l *link) close() {
 	if l.conn != nil {
 		l.conn.Close()

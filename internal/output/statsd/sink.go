@@ -118,6 +118,10 @@ func newSink(s Sink, address string, packet int, started time.Time) (*Sink, erro
 // Close closes the socket.
 func (s *Sink) Close() { s.link.close() }
 
+// Check says whether the server is there, as far as that can be told without
+// sending it anything.
+func (s *Sink) Check(ctx context.Context) (string, error) { return s.link.answers(ctx) }
+
 // entry is what is remembered of one point.
 type entry struct {
 	shape shape

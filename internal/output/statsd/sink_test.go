@@ -365,3 +365,33 @@ func TestSink_hangingReceiver(t *testing.T) {
 		}
 	}
 }
+
+// Check tells a server that is there from one that is not, and sends nothing
+// that could be taken for a metric.
+func TestSink_Check(t *testing.T) {
+	for _, network := range []string{"udp", "unixgram", "unix"} {
+		to := listen(t, network)
+		s, err := statsd.NewDog(statsd.DogOptions{Address: to.address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := s.Check(t.Context()); err != nil || !strings.Contains(found, strings.TrimPrefix(strings.TrimPrefix(to.address, "unix://"), "unixstream://")) {
+			t.Errorf("%s: %q, %v", network, found, err)
+		}
+		s.Close()
+		to.mu.Lock()
+		if got := strings.Join(to.all, ""); got != "" {
+			t.Errorf("%s: %q was sent", network, got)
+		}
+		to.mu.Unlock()
+	}
+	for _, address := range []string{"unix:///nonexistent/s", "unixstream:///nonexistent/s", "name.invalid:8125"} {
+		s, err := statsd.NewDog(statsd.DogOptions{Address: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := s.Check(t.Context()); !errors.Is(err, cimeter.ErrUnavailable) || found != "" {
+			t.Errorf("%s: %q, %v: want unavailable", address, found, err)
+		}
+	}
+}
