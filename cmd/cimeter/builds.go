@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/cimeter/cimeter"
@@ -18,7 +21,8 @@ import (
 type buildsCmd struct {
 	serverFlags `embed:""`
 	Format      string `enum:"table,json,ndjson,csv" default:"table" help:"Form of the list: table, json, ndjson or csv."`
-	Limit       int    `default:"50" help:"List at most this many; default ${default}."`
+	Limit       *int   `xor:"many" placeholder:"N" help:"List at most this many; 50 where nothing is said."`
+	All         bool   `xor:"many" help:"List all of them. However many there are, a page is in memory at once."`
 
 	Project string `placeholder:"P" group:"Only builds:" help:"Of this project."`
 	CI      string `name:"ci" placeholder:"CI" group:"Only builds:" help:"Of this kind of CI system, such as gitlab."`
@@ -27,6 +31,16 @@ type buildsCmd struct {
 	Runner  string `placeholder:"NAME" group:"Only builds:" help:"Of this runner: its system id, short token or name."`
 	Machine string `placeholder:"NAME" group:"Only builds:" help:"Of this machine."`
 	Result  string `placeholder:"RESULT" group:"Only builds:" help:"That ended so: success, failed or canceled."`
+
+	Query    string `placeholder:"FILTER" group:"Of a server, only builds:" help:"That a filter of its pages finds, such as \"verdict:oom cpu>600s\"."`
+	Ref      string `placeholder:"REF" group:"Of a server, only builds:" help:"Of this branch or tag."`
+	Event    string `placeholder:"EVENT" group:"Of a server, only builds:" help:"That this set off, such as push."`
+	Pipeline string `placeholder:"ID" group:"Of a server, only builds:" help:"Of this pipeline."`
+	Verdict  string `placeholder:"KIND" group:"Of a server, only builds:" help:"With such a finding: oom, throttled or disputed."`
+	Since    string `placeholder:"TIME" group:"Of a server, only builds:" help:"That ended at TIME or later: 7d, 2026-11-30, or 2026-11-30T12:00:00Z."`
+	Before   string `placeholder:"TIME" group:"Of a server, only builds:" help:"That ended before TIME."`
+	Sort     string `enum:",ended,cpu,memory,wall,io,net,queue" default:"" placeholder:"BY" group:"Order of a server's:" help:"Sort by ended, cpu, memory, wall, io, net or queue."`
+	Order    string `enum:",desc,asc" default:"" placeholder:"ORDER" group:"Order of a server's:" help:"desc, the largest first, or asc."`
 }
 
 // Help is the end of --help.
@@ -34,8 +48,8 @@ func (c *buildsCmd) Help() string { return buildsHelp }
 
 // Validate refuses a limit that lists nothing.
 func (c *buildsCmd) Validate() error {
-	if c.Limit < 1 {
-		return fmt.Errorf("--limit: %d: want 1 or more", c.Limit)
+	if c.Limit != nil && *c.Limit < 1 {
+		return fmt.Errorf("--limit: %d: want 1 or more", *c.Limit)
 	}
 	return nil
 }
@@ -46,19 +60,29 @@ func (c *buildsCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	filter := client.Filter{Project: c.Project, CI: c.CI, Name: c.Name, Stage: c.Stage, Runner: c.Runner, Machine: c.Machine, Result: c.Result}
+	filter := client.Filter{Project: c.Project, CI: c.CI, Name: c.Name, Stage: c.Stage, Runner: c.Runner, Machine: c.Machine, Result: c.Result,
+		Query: c.Query, Ref: c.Ref, Event: c.Event, Pipeline: c.Pipeline, Verdict: c.Verdict, Since: c.Since, Before: c.Before, Sort: c.Sort, Order: c.Order}
+	limit := 50
+	switch {
+	case c.All:
+		limit = math.MaxInt
+	case c.Limit != nil:
+		limit = *c.Limit
+	}
+	out := bufio.NewWriterSize(e.stdout, 64<<10)
 	var w lister
 	switch c.Format {
 	case "json":
-		w = &jsonList{w: e.stdout}
+		w = &jsonList{w: out}
 	case "ndjson":
-		w = &ndjsonList{w: e.stdout}
+		w = &ndjsonList{w: out}
 	case "csv":
-		w = &csvList{w: csv.NewWriter(e.stdout)}
+		w = &csvList{w: csv.NewWriter(out)}
 	default:
-		w = &tableList{w: e.stdout}
+		w = &tableList{w: out}
 	}
-	return list(context.Background(), from, filter, c.Limit, w)
+	// What was listed before something failed is printed, and the failure told.
+	return errors.Join(list(context.Background(), from, filter, limit, w), out.Flush())
 }
 
 // lister writes a list of builds; close comes after the last, also when there

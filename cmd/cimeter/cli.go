@@ -62,6 +62,7 @@ type cli struct {
 	Up         upCmd         `cmd:"" group:"meter" help:"Agent and server in one process."`
 	Server     serverCmd     `cmd:"" group:"meter" help:"Keep and show the builds of many agents."`
 	Run        runCmd        `cmd:"" group:"meter" help:"Meter one command, with no agent."`
+	Push       pushCmd       `cmd:"" group:"meter" help:"Send records of run to a server."`
 	Top        topCmd        `cmd:"" group:"read" help:"Show what runs now."`
 	Builds     buildsCmd     `cmd:"" group:"read" help:"List finished builds, newest first."`
 	Summary    summaryCmd    `cmd:"" group:"read" help:"Show what one build cost."`

@@ -44,13 +44,16 @@ Examples:
 Exit codes: 0 done; 1 the agent or server could not be asked; 2 for a wrong command line; 128 and the number of the signal that ended it. The terminal is left as it was, whatever ends it.`
 
 const buildsHelp = `
+An agent lists what it keeps; a server, the builds of its fleet, with more filters and in another order if asked to.
+
 Examples:
 
   cimeter builds
-  cimeter builds --format csv > builds.csv
+  cimeter builds --format csv --all > builds.csv
+  cimeter builds --server https://cimeter.example.com --query 'result:failed mem>90%' --since 7d --sort cpu
   CIMETER_SERVER=http://ci-7:9808 cimeter builds --format ndjson
 
-Exit codes: 0 done; 1 the agent could not be asked; 2 for a wrong command line.`
+Exit codes: 0 done; 1 the agent or server could not be asked, or refused a filter that it does not know; 2 for a wrong command line.`
 
 const summaryHelp = `
 The build is named by its key, as "cimeter builds" lists it, or by what only its key ends with.
@@ -61,7 +64,7 @@ Examples:
   cimeter summary 4242 --markdown
   cimeter summary 4242 --json | jq .usage.cpu_seconds
 
-Exit codes: 0 done; 1 no such build, several of them, or the agent could not be asked; 2 for a wrong command line.`
+Exit codes: 0 done; 1 no such build, several of them, or the agent or server could not be asked; 2 for a wrong command line.`
 
 const compareHelp = `
 A and B are builds: keys, as "cimeter builds" lists them, or what only a key ends with. One of the two may be a word that means builds of the other's job that ended before it:

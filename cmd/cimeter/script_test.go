@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
 )
@@ -30,6 +32,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SERVER", fakeAgent(e, fakeRecords(), asIs))
 			e.Setenv("MANY", fakeAgent(e, manyRecords(), asIs))
 			e.Setenv("HISTORY", fakeAgent(e, historyRecords(), asIs))
+			e.Setenv("STORE", realServer(e))
 			e.Setenv("FLEET", fakeFleet(e))
 			e.Setenv("CLOSED", fakeAgent(e, fakeRecords(), basicAuth))
 			return nil
@@ -67,4 +70,25 @@ func makeStore(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { s.Close() })
 	_, err = s.Put(context.Background(), []store.Put{{Agent: "a", Record: finished(1), ReceivedAt: finished(1).EndedAt}})
 	ts.Check(err)
+}
+
+// realServer starts the API of a server on a real store of five builds.
+func realServer(e *testscript.Env) string {
+	kept, err := sqlite.Open(context.Background(), sqlite.Options{Path: filepath.Join(e.WorkDir, "cimeter.db"), Migrate: true})
+	if err != nil {
+		e.T().Fatal(err)
+	}
+	e.Defer(func() { kept.Close() })
+	var batch []store.Put
+	for i := range 5 {
+		r := finished(i)
+		r.Ref = "main"
+		batch = append(batch, store.Put{Record: r, ReceivedAt: r.EndedAt})
+	}
+	if _, err := kept.Put(context.Background(), batch); err != nil {
+		e.T().Fatal(err)
+	}
+	s := httptest.NewServer(httpapi.New(httpapi.Options{Query: kept}))
+	e.Defer(s.Close)
+	return s.URL
 }

@@ -102,17 +102,20 @@ func New(o Options) (*Client, error) {
 // Address is the server's address, without user and password.
 func (c *Client) Address() string { return c.shown }
 
-// Filter says which builds are wanted; an empty field wants all.
+// Filter says which builds are wanted; an empty field wants all. An agent
+// refuses those of the second line, which only a server knows.
 type Filter struct {
-	Project, CI, Name, Stage, Runner, Machine, Result string
-	Limit                                             int    // builds in a page, 1 to 500; 0 is the server's own
-	Cursor                                            string // of the page, from the one before; "" is the newest
+	Project, CI, Name, Stage, Runner, Machine, Result                string
+	Query, Ref, Event, Pipeline, Verdict, Since, Before, Sort, Order string
+	Limit                                                            int    // builds in a page, 1 to 500; 0 is the server's own
+	Cursor                                                           string // of the page, from the one before; "" is the newest
 }
 
 func (f Filter) query() string {
 	q := url.Values{}
 	for name, v := range map[string]string{"project": f.Project, "ci": f.CI, "name": f.Name, "stage": f.Stage, "runner": f.Runner,
-		"machine": f.Machine, "result": f.Result, "cursor": f.Cursor} {
+		"machine": f.Machine, "result": f.Result, "cursor": f.Cursor, "q": f.Query, "ref": f.Ref, "event": f.Event, "pipeline": f.Pipeline,
+		"verdict": f.Verdict, "since": f.Since, "before": f.Before, "sort": f.Sort, "order": f.Order} {
 		if v != "" {
 			q.Set(name, v)
 		}
