@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -211,32 +213,59 @@ func TestSender_strangeAnswers(t *testing.T) {
 	}
 }
 
-// A server that never answers costs a try its time and no goroutine (F23).
+// A server that never answers, or with a byte now and then, costs a try its time
+// and no goroutine (F23).
 func TestSender_silentServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	before := runtime.NumGoroutine()
-	s, err := push.NewSender(push.SenderOptions{URL: "http://" + l.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 10 {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		if _, err := s.Records(ctx, [][]byte{[]byte("{}")}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v: want the deadline", err)
-		}
-		cancel()
-	}
-	s.Close()
-	deadline := time.After(10 * time.Second)
-	for runtime.NumGoroutine() > before+1 {
-		select {
-		case <-deadline:
-			t.Fatalf("%d goroutines: want %d as before", runtime.NumGoroutine(), before)
-		case <-time.After(5 * time.Millisecond):
-		}
+	for name, answer := range map[string]string{"silent": "", "a byte now and then": "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var clients sync.WaitGroup
+			before := runtime.NumGoroutine()
+			clients.Go(func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					clients.Go(func() {
+						defer c.Close()
+						if answer == "" {
+							io.Copy(io.Discard, c) // until it hangs up
+							return
+						}
+						_, err := io.WriteString(c, answer)
+						for err == nil {
+							<-time.After(time.Millisecond)
+							_, err = c.Write([]byte(" "))
+						}
+					})
+				}
+			})
+			s, err := push.NewSender(push.SenderOptions{URL: "http://" + l.Addr().String()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				if _, err := s.Records(ctx, [][]byte{[]byte("{}")}); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cimeter.ErrUnavailable) {
+					t.Errorf("%v: want the deadline, and it to be tried again", err)
+				}
+				cancel()
+			}
+			s.Close()
+			l.Close()
+			clients.Wait()
+			deadline := time.After(10 * time.Second)
+			for runtime.NumGoroutine() > before+1 {
+				select {
+				case <-deadline:
+					t.Fatalf("%d goroutines: want %d as before", runtime.NumGoroutine(), before)
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+		})
 	}
 }

@@ -123,6 +123,37 @@ func TestServe(t *testing.T) {
 	})
 }
 
+// A certificate that is replaced while the server runs is the next connection's
+// (F24).
+func TestServe_rotated(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "web.yml")
+	if err := os.WriteFile(file, []byte("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	get := func(addr string, pool *x509.CertPool) error {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+		defer transport.CloseIdleConnections()
+		resp, err := (&http.Client{Transport: transport}).Get("https://" + addr + "/healthz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	old := writeCertificate(t, dir)
+	addr := start(t, file)
+	if err := get(addr, old); err != nil {
+		t.Fatal(err)
+	}
+	next := writeCertificate(t, dir)
+	if err := get(addr, next); err != nil {
+		t.Errorf("%v: want the new certificate without a restart", err)
+	}
+	if err := get(addr, old); err == nil {
+		t.Error("the old certificate is still shown")
+	}
+}
+
 func TestServe_Plain(t *testing.T) {
 	resp, err := http.Get("http://" + start(t, "") + "/healthz")
 	if err != nil {
