@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/discover"
@@ -14,6 +15,7 @@ import (
 	"github.com/cimeter/cimeter/internal/discover/neighbour"
 	"github.com/cimeter/cimeter/internal/discover/targets"
 	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/tally"
 	"github.com/cimeter/cimeter/internal/wire"
 )
@@ -93,14 +95,32 @@ func untilDone(ctx context.Context) error {
 	return nil
 }
 
+// settleTime is how long a server that has begun again waits for its agents
+// before it tells of them: four of their heartbeats.
+const settleTime = 20 * time.Second
+
+// fleetSettled tells whether all agents have had the time to be heard of. A
+// server that has no builds yet has no agents to wait for.
+func fleetSettled(ctx context.Context, kept httpapi.Query, now func() time.Time) (func() bool, error) {
+	page, err := kept.List(ctx, store.Query{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Records) == 0 {
+		return func() bool { return true }, nil
+	}
+	began := now()
+	return func() bool { return now().Sub(began) >= settleTime }, nil
+}
+
 // publishFleet returns what keeps a server's file of targets, where the settings
 // name one.
-func publishFleet(conf config.Config, agents func() []httpapi.Agent, counts *tally.Table, log *slog.Logger) func(context.Context) error {
+func publishFleet(conf config.Config, agents func() []httpapi.Agent, settled func() bool, counts *tally.Table, log *slog.Logger) func(context.Context) error {
 	if conf.Discover.File == "" {
 		return untilDone
 	}
 	return discover.NewPublisher(discover.PublisherOptions{
-		File: filesd.New(conf.Discover.File), Tally: counts,
+		File: filesd.New(conf.Discover.File), Ready: settled, Tally: counts,
 		List: func() []targets.Group { return httpapi.Targets(agents()) },
 	}, log).Run
 }

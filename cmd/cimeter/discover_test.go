@@ -68,7 +68,7 @@ func TestEphemeralMachines(t *testing.T) {
 	}
 	var all []*testtools.PrometheusServer
 	for _, c := range configs {
-		all = append(all, testtools.StartPrometheus(t, strings.ReplaceAll(c, "15s", "1s")))
+		all = append(all, testtools.StartPrometheus(t, testtools.Path(t, testtools.Prometheus), strings.ReplaceAll(c, "15s", "1s")))
 	}
 	ours := func(p *testtools.PrometheusServer) (found []testtools.ScrapeTarget) {
 		for _, target := range p.Targets(t) {

@@ -92,7 +92,12 @@ func (c *upCmd) Run(e *env) error {
 		return err
 	}
 	ready := func() []string { return append(reasons(role.Ready()), m.ready()...) }
-	api, err := newServerAPI(role, kept, counts, access, ready, log)
+	settled, err := fleetSettled(ctx, kept, time.Now)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	api, err := newServerAPI(role, kept, counts, access, settled, ready, log)
 	if err != nil {
 		listener.Close()
 		return err
@@ -103,7 +108,7 @@ func (c *upCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), debugging, found.run(listener.Addr(), true, false), publishFleet(conf, role.Agents, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), debugging, found.run(listener.Addr(), true, false), publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // here is the way to the server in the same process.

@@ -96,7 +96,7 @@ func TestConsul_fleet(t *testing.T) {
 	t.Parallel()
 	c := testtools.StartConsul(t)
 	token := agentToken(t, c)
-	p := testtools.StartPrometheus(t, fmt.Sprintf(`
+	p := testtools.StartPrometheus(t, testtools.Path(t, testtools.Prometheus), fmt.Sprintf(`
 scrape_configs:
   - job_name: cimeter
     scrape_interval: 1h

@@ -14,10 +14,11 @@ import (
 // are heard of.
 const DefaultLook = 5 * time.Second
 
-// PublisherOptions are what NewPublisher needs; all but Look and Leave must be set.
+// PublisherOptions are what NewPublisher needs; File, List and Tally must be set.
 type PublisherOptions struct {
 	File  File
 	List  func() []targets.Group // the whole list, as it is now
+	Ready func() bool            // nothing is written before; nil: ready
 	Look  time.Duration          // between two looks; 0 is DefaultLook
 	Leave bool                   // take the file away at the end: of a machine's own file, not of a fleet's
 	Tally *tally.Table
@@ -27,6 +28,7 @@ type PublisherOptions struct {
 type Publisher struct {
 	o               PublisherOptions
 	log             *slog.Logger
+	told            string // error that was logged; Run's alone
 	count, failures *tally.Value
 }
 
@@ -43,23 +45,9 @@ func NewPublisher(o PublisherOptions, log *slog.Logger) *Publisher {
 func (p *Publisher) Run(ctx context.Context) error {
 	tick := time.NewTicker(p.o.Look)
 	defer tick.Stop()
-	told := ""
 	for {
-		groups := p.o.List()
-		err := p.o.File.Write(groups)
-		switch {
-		case err != nil:
-			p.failures.Add(1)
-			if told != err.Error() {
-				told = err.Error()
-				p.log.Warn("targets are not written, it is tried again", "err", err)
-			}
-		default:
-			p.count.Set(float64(len(groups)))
-			if told != "" {
-				told = ""
-				p.log.Info("targets are written again", "file", p.o.File.Path())
-			}
+		if p.o.Ready == nil || p.o.Ready() {
+			p.write()
 		}
 		select {
 		case <-ctx.Done():
@@ -72,5 +60,22 @@ func (p *Publisher) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+	}
+}
+
+func (p *Publisher) write() {
+	groups := p.o.List()
+	if err := p.o.File.Write(groups); err != nil {
+		p.failures.Add(1)
+		if p.told != err.Error() {
+			p.told = err.Error()
+			p.log.Warn("targets are not written, it is tried again", "err", err)
+		}
+		return
+	}
+	p.count.Set(float64(len(groups)))
+	if p.told != "" {
+		p.told = ""
+		p.log.Info("targets are written again", "file", p.o.File.Path())
 	}
 }

@@ -34,15 +34,21 @@ func (f *file) Path() string  { return "targets.json" }
 func TestPublisher(t *testing.T) {
 	for _, leave := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
+			ready := false
 			f, log, list := &file{}, &lines{}, []targets.Group{{Targets: []string{"a:1"}}}
 			counts := tally.New(tally.Options{Budget: 1000})
 			p := discover.NewPublisher(discover.PublisherOptions{
-				File: f, List: func() []targets.Group { return list }, Leave: leave, Tally: counts,
+				File: f, List: func() []targets.Group { return list }, Ready: func() bool { return ready }, Leave: leave, Tally: counts,
 			}, slog.New(slog.NewTextHandler(log, nil)))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- p.Run(ctx) }()
 			synctest.Wait()
+			if f.writes != 0 {
+				t.Fatal("written before it is ready")
+			}
+			ready = true
+			wait(5 * time.Second)
 			if len(f.groups) != 1 {
 				t.Fatalf("%v at the start", f.groups)
 			}

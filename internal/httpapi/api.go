@@ -54,6 +54,9 @@ type Options struct {
 	Now func() time.Time
 	// Agents tells of the agents that send heartbeats.
 	Agents func() []Agent
+	// Settled tells whether every agent has had the time to be heard of since the
+	// start: before, the list of targets is not whole. nil: they have.
+	Settled func() bool
 	// Pages answers what no route does.
 	Pages http.Handler
 	// Ingest takes what agents send. nil: nothing is taken.

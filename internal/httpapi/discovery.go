@@ -15,6 +15,11 @@ func (a *API) prometheusTargets(w http.ResponseWriter, r *http.Request) error {
 	if _, err := parseQuery(r.URL.RawQuery, func(string) bool { return false }); err != nil {
 		return err
 	}
+	if a.o.Settled != nil && !a.o.Settled() {
+		// Prometheus keeps the list that it has, in place of dropping the fleet.
+		w.Header().Set("Retry-After", "5")
+		return &problem{Status: http.StatusServiceUnavailable, Detail: "server has just begun and has not heard of all agents yet"}
+	}
 	return writeTagged(w, r, Targets(a.o.Agents()))
 }
 

@@ -50,7 +50,16 @@ func TestPrometheusTargets(t *testing.T) {
 			}
 		})
 	}
-	api, _ := newServer(t, 0)
+	// A list that is not whole yet would make Prometheus drop the fleet.
+	settled := false
+	api, _ := newServer(t, 0, func(o *httpapi.Options) { o.Settled = func() bool { return settled } })
+	if w := get(t, api, "/api/v1/sd/prometheus"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s: want 503 while agents may not have been heard of", w.Code, w.Body)
+	}
+	settled = true
+	if w := get(t, api, "/api/v1/sd/prometheus"); w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 	if w := get(t, api, "/api/v1/sd/prometheus?pool=large"); w.Code != http.StatusBadRequest {
 		t.Errorf("%d: a parameter that does nothing must not look as if it did", w.Code)
 	}

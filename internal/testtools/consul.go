@@ -112,15 +112,16 @@ type PrometheusServer struct {
 	URL string
 }
 
-// StartPrometheus runs a Prometheus with that configuration.
-func StartPrometheus(t testing.TB, config string) *PrometheusServer {
+// StartPrometheus runs a Prometheus with that configuration: program is Path of
+// the new one, or "prometheus" for the distribution's, which has no consul_sd.
+func StartPrometheus(t testing.TB, program, config string) *PrometheusServer {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := Start(t, Prometheus, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0", "--log.level=warn")
+	p := Run(t, program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0", "--log.level=warn")
 	return &PrometheusServer{p, fmt.Sprintf("http://127.0.0.1:%d", p.Ports(t, "tcp", 1)[0])}
 }
 

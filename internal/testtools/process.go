@@ -46,19 +46,25 @@ func (o *output) Write(p []byte) (int, error) {
 // what it said is shown when the test has failed.
 func Start(t testing.TB, tool Tool, args ...string) *Process {
 	t.Helper()
-	p := &Process{cmd: exec.Command(Path(t, tool), args...), done: make(chan struct{}), dir: t.TempDir()}
+	return Run(t, Path(t, tool), args...)
+}
+
+// Run is Start for a program that is on the machine already.
+func Run(t testing.TB, program string, args ...string) *Process {
+	t.Helper()
+	p := &Process{cmd: exec.Command(program, args...), done: make(chan struct{}), dir: t.TempDir()}
 	p.cmd.Dir = p.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	// With the test it ends too, should that be killed.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", tool, err)
+		t.Fatalf("start %s: %v", program, err)
 	}
 	go func() { p.cmd.Wait(); close(p.done) }()
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("%s said:\n%s", tool, p.Output())
+			t.Logf("%s said:\n%s", program, p.Output())
 		}
 	})
 	return p
