@@ -49,7 +49,7 @@ func machineOf(a *httpapi.Agent) web.Machine {
 			for _, w := range []struct {
 				of    string
 				share cimeter.Opt[float64]
-			}{{"cpu", p.CPU}, {"memory", p.Memory}, {"io", p.IO}} {
+			}{{"CPU", p.CPU}, {"memory", p.Memory}, {"disk", p.IO}} {
 				if w.share.Known && (!m.Pressure.Known || w.share.Value > m.Pressure.Value) {
 					m.Pressure, m.PressureOf = w.share, w.of
 				}

@@ -135,7 +135,7 @@ func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := sortable("machine and its builds", "name")
 	name.Class = ""
-	v.Headings = []heading{name, {Label: "stage now"}, {Label: "for", Class: "n"}, sortable("CPU", "cpu"), {Label: "last minute", Class: "spark"},
+	v.Headings = []heading{name, {Label: "stage now"}, {Label: "for", Class: "n"}, sortable("CPU", "cpu"), {Label: "lately", Class: "spark", Title: "CPU: a machine's last ten minutes, a build's last one"},
 		sortable("memory", "mem"), sortable("disk", "io"), sortable("net", "net"), {Label: "note"}}
 	return p.render(w, r, http.StatusOK, "now", v)
 }
