@@ -111,6 +111,8 @@ func pointsDown(from, to layer) bool {
 		return to == pure
 	case role:
 		return to == pure || to == adapter || to == support
+	case library:
+		return to != forTests && to != wiring && to != library
 	case wiring:
 		return to != forTests && to != wiring
 	case forTests:
@@ -152,7 +154,7 @@ func refused(name string, r row, imp string) string {
 }
 
 func refusedStandard(r row, imp string) string {
-	quiet := r.layer != role && r.layer != wiring && r.layer != forTests
+	quiet := r.layer < role
 	if (imp == "log" || imp == "log/slog") && !r.mayLog && quiet {
 		return "only roles and the wiring log; everything below returns errors"
 	}

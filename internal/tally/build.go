@@ -53,6 +53,10 @@ func (b *Build) Ended(result string, durationSeconds float64, queueSeconds cimet
 	b.running.Add(-1)
 }
 
+// Queued counts how long a build had queued, where that is told apart from its
+// end, in seconds.
+func (b *Build) Queued(seconds float64) { b.queue.get(b.bounds.queue).observe(seconds) }
+
 // Abandoned takes a build that Started counted out of those that run, without
 // an end: the agent stops, or the build turned out to be another one's part.
 func (b *Build) Abandoned() { b.running.Add(-1) }

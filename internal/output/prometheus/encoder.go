@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/cimeter/cimeter/internal/catalog"
+	"github.com/cimeter/cimeter/internal/series"
 	"github.com/cimeter/cimeter/internal/tally"
 )
 
@@ -20,7 +21,9 @@ const (
 // Encoder writes the metrics of one table. Make it with New.
 type Encoder struct {
 	table    *tally.Table
-	families []family // sorted by name
+	more     []func() []series.Family
+	asking   sync.Mutex // held while more are called
+	families []family   // sorted by name
 	buffers  chan []byte
 	serving  chan struct{}
 
@@ -33,7 +36,7 @@ type Encoder struct {
 type family struct {
 	metric *catalog.Metric
 	header [2][]byte // by Format
-	series []series  // in each label set of the scope; of histograms with a scope, too
+	series []row     // in each label set of the scope; of histograms with a scope, too
 	value  []byte    // name{
 
 	// Of a histogram: name_bucket{ and the like.
@@ -43,16 +46,17 @@ type family struct {
 	version uint64   // of cells, when they are infos
 }
 
-// series is one of the series that a family has in each label set.
-type series struct {
+// row is one of the series that a family has in each label set.
+type row struct {
 	catalog.Series
 	tail    []byte
 	buckets [][]byte // tails of a histogram's buckets, +Inf last
 }
 
-// New returns an encoder for what t holds.
-func New(t *tally.Table) *Encoder {
-	e := &Encoder{table: t, buffers: make(chan []byte, maxScrapes), serving: make(chan struct{}, maxScrapes)}
+// New returns an encoder for what t holds, and for what more return at each
+// scrape, one at a time.
+func New(t *tally.Table, more ...func() []series.Family) *Encoder {
+	e := &Encoder{table: t, more: more, buffers: make(chan []byte, maxScrapes), serving: make(chan struct{}, maxScrapes)}
 	metrics := catalog.Metrics()
 	for i := range metrics {
 		e.families = append(e.families, newFamily(&metrics[i]))
@@ -67,7 +71,7 @@ func newFamily(m *catalog.Metric) family {
 		of = make([]catalog.Series, 1)
 	}
 	for _, s := range of {
-		r := series{Series: s, tail: tail(m.Own(), s.Values)}
+		r := row{Series: s, tail: tail(m.Own(), s.Values)}
 		if m.Kind == catalog.Histogram {
 			names := append(m.Own()[:len(s.Values):len(s.Values)], "le")
 			for _, b := range m.Buckets {
@@ -131,6 +135,11 @@ func (e *Encoder) encode(o *output, format Format) {
 			return
 		}
 	}
+	if len(e.more) > 0 && o.err == nil {
+		e.asking.Lock()
+		e.extra(o, format)
+		e.asking.Unlock()
+	}
 }
 
 // rendered returns the label bytes of the cells, by index.
@@ -174,7 +183,7 @@ func (f *family) stages(o *output, stages []*tally.Stage, labels [][]byte) {
 }
 
 // read returns the series' value in a stage, and whether it has one.
-func (r *series) read(kind catalog.Kind, s *tally.Stage) (uint64, bool) {
+func (r *row) read(kind catalog.Kind, s *tally.Stage) (uint64, bool) {
 	if kind == catalog.Gauge {
 		return s.Gauge(r.Gauge)
 	}
@@ -213,7 +222,7 @@ func (f *family) builds(o *output, builds []*tally.Build, labels [][]byte) {
 // histogram writes a histogram, or nothing when there is none. Its count is the
 // sum of the buckets that it wrote, so the two agree whatever is added
 // meanwhile.
-func (f *family) histogram(o *output, r *series, labels []byte, h *tally.Histogram) {
+func (f *family) histogram(o *output, r *row, labels []byte, h *tally.Histogram) {
 	if h == nil {
 		return
 	}
