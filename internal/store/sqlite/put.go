@@ -106,8 +106,10 @@ const insertBody = "INSERT INTO bodies (id, record, trace) VALUES (?, ?, ?)"
 
 const insertStage = "INSERT INTO stages (name, at, id, position, wall_us, cpu_us, mem_peak, io_bytes, net_bytes) VALUES "
 
-const upsertRollup = `INSERT INTO rollups (dim, a, b, c, at, builds, failed, canceled, oom, wall_us, cpu_us, queue_us, queued, throttled_us,
-io_bytes, net_bytes, mem_peak, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+const insertRollup = `INSERT INTO rollups (dim, a, b, c, at, builds, failed, canceled, oom, wall_us, cpu_us, queue_us, queued, throttled_us,
+io_bytes, net_bytes, mem_peak, last_at) VALUES `
+
+const mergeRollup = `
 ON CONFLICT (dim, at, a, b, c) DO UPDATE SET builds = builds + excluded.builds, failed = failed + excluded.failed,
 canceled = canceled + excluded.canceled, oom = oom + excluded.oom, wall_us = wall_us + excluded.wall_us, cpu_us = cpu_us + excluded.cpu_us,
 queue_us = queue_us + excluded.queue_us, queued = queued + excluded.queued, throttled_us = throttled_us + excluded.throttled_us,
@@ -191,10 +193,23 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 	return nil
 }
 
+// rowsAtOnce is how many rows one statement inserts.
+const rowsAtOnce = 16
+
+// values is what follows VALUES for rows of so many columns.
+func values(rows, columns int) string {
+	row := "(" + strings.Repeat("?, ", columns-1) + "?)"
+	return strings.Repeat(row+", ", rows-1) + row
+}
+
 func (in *inserter) rollups(rollups []store.Rollup) error {
-	for _, r := range rollups {
-		if _, err := in.exec(upsertRollup, int64(r.Dim), r.A, r.B, r.C, r.At, r.Builds, r.Failed, r.Canceled, r.OOM, r.WallUS, r.CPUUS, r.QueueUS,
-			r.Queued, r.ThrottledUS, r.IO, r.Net, r.MemPeak, r.LastAt); err != nil {
+	for part := range slices.Chunk(rollups, rowsAtOnce) {
+		args := make([]any, 0, 18*len(part))
+		for _, r := range part {
+			args = append(args, int64(r.Dim), r.A, r.B, r.C, r.At, r.Builds, r.Failed, r.Canceled, r.OOM, r.WallUS, r.CPUUS, r.QueueUS,
+				r.Queued, r.ThrottledUS, r.IO, r.Net, r.MemPeak, r.LastAt)
+		}
+		if _, err := in.exec(insertRollup+values(len(part), 18)+mergeRollup, args...); err != nil {
 			return err
 		}
 	}
@@ -219,14 +234,14 @@ func (in *inserter) build(r *store.Row) (bool, error) {
 	if _, err := in.exec(insertBody, id, r.Record, r.Trace); err != nil {
 		return false, err
 	}
-	const atOnce = 16
-	for first := 0; first < len(r.Stages); first += atOnce {
-		part := r.Stages[first:min(first+atOnce, len(r.Stages))]
+	position := 0
+	for part := range slices.Chunk(r.Stages, rowsAtOnce) {
 		args := make([]any, 0, 9*len(part))
-		for i, s := range part {
-			args = append(args, s.Name, r.At, id, first+i, s.WallUS, s.CPUUS, s.MemPeak, s.IO, s.Net)
+		for _, s := range part {
+			args = append(args, s.Name, r.At, id, position, s.WallUS, s.CPUUS, s.MemPeak, s.IO, s.Net)
+			position++
 		}
-		if _, err := in.exec(insertStage+strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?, ?, ?), ", len(part)), ", "), args...); err != nil {
+		if _, err := in.exec(insertStage+values(len(part), 9), args...); err != nil {
 			return false, err
 		}
 	}
