@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/testtools"
 )
 
@@ -23,7 +25,16 @@ func TestOutputs_lastFlush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hanging.Close() // nobody reads
+	defer hanging.Close() // nobody reads, and nothing more fits in
+	fill, err := net.Dial("unixgram", hanging.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fill.Close()
+	for err == nil {
+		fill.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+		_, err = fill.Write([]byte("x:1|c"))
+	}
 	exporter := testtools.Start(t, testtools.StatsdExporter,
 		"--web.listen-address=127.0.0.1:0", "--statsd.listen-udp=127.0.0.1:0", "--statsd.listen-tcp=", "--statsd.event-flush-interval=5ms")
 	dir := t.TempDir()
@@ -56,6 +67,34 @@ outputs:
 		}
 		if time.Now().After(end) {
 			t.Fatalf("no last value in\n%s\n%s", grep(got, "requests_total"), s.log.String())
+		}
+	}
+}
+
+// Every block of the documentation is a configuration that opens.
+func TestOutputs_documentation(t *testing.T) {
+	b, err := os.ReadFile("../../docs/outputs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(b), -1)
+	if len(blocks) < 2 {
+		t.Fatalf("%d blocks of YAML", len(blocks))
+	}
+	for _, block := range blocks {
+		conf, err := config.Parse("outputs.md", []byte(block[1]))
+		if err != nil {
+			t.Errorf("%v in\n%s", err, block[1])
+			continue
+		}
+		targets, err := newOutputs(conf, &env{getenv: func(string) string { return "" }}, time.Now())
+		if err != nil {
+			t.Errorf("%v in\n%s", err, block[1])
+		}
+		for _, target := range targets {
+			if target.Close != nil {
+				target.Close()
+			}
 		}
 	}
 }

@@ -42,6 +42,13 @@ type Keeper interface {
 	Keep(at time.Time, families []series.Family) series.Sent
 }
 
+// Ender is an Output that tells its receiver when its series are no more. End is
+// called once, after the last Send, with what is left of its time.
+type Ender interface {
+	Output
+	End(ctx context.Context, at time.Time) (series.Sent, error)
+}
+
 // RecordOutput is a receiver of finished records.
 type RecordOutput interface {
 	// SendRecord makes one try, within ctx. An error that is cimeter.ErrInvalid

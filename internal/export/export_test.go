@@ -62,6 +62,14 @@ func (r *receiver) SendRecord(ctx context.Context, rec *cimeter.Record) error {
 
 func (r *receiver) close() { r.closed = true }
 
+type ender struct{ receiver }
+
+// End implements export.Ender.
+func (e *ender) End(context.Context, time.Time) (series.Sent, error) {
+	e.calls = append(e.calls, call{at: time.Now(), families: -1})
+	return series.Sent{}, nil
+}
+
 type keeper struct{ receiver }
 
 // Keep implements export.Keeper.
@@ -353,6 +361,18 @@ type recordOutput struct {
 // SendRecord implements export.RecordOutput.
 func (o *recordOutput) SendRecord(ctx context.Context, r *cimeter.Record) error {
 	return o.send(ctx, r)
+}
+
+// An output that tells its receiver of the end is let do so, after the last send.
+func TestExporter_end(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &ender{}
+		f := run(t, export.Target{Name: "e", Metrics: e})
+		f.stop()
+		if n := len(e.calls); n != 2 || e.calls[0].families != 2 || e.calls[1].families != -1 {
+			t.Errorf("%+v: want the last send, then the end", e.calls)
+		}
+	})
 }
 
 // What was finished just before the end is sent at the end.

@@ -112,9 +112,13 @@ func (l *loop) run(ctx, last context.Context) {
 	if l.keeper != nil {
 		l.count(l.keeper.Keep(now, families))
 		l.settle(&h, l.try(last, now, nil), 0)
-		return
+	} else {
+		l.settle(&h, l.try(last, now, families), count(families))
 	}
-	l.settle(&h, l.try(last, now, families), count(families))
+	if e, ok := l.target.Metrics.(Ender); ok && last.Err() == nil {
+		sent, err := e.End(last, time.Now())
+		l.settle(&h, result{sent, err}, 0)
+	}
 }
 
 func (l *loop) keep(now time.Time) { l.count(l.keeper.Keep(now, l.families())) }

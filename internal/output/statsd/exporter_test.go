@@ -149,8 +149,8 @@ func TestSink_everyValueArrives(t *testing.T) {
 		unix bool
 	}{
 		"StatsD over UDP":         {sets: 400},
-		"DogStatsD over UDP":      {sets: 60, dog: true},
-		"DogStatsD over unixgram": {sets: 60, dog: true, unix: true},
+		"DogStatsD over UDP":      {sets: 30, dog: true},
+		"DogStatsD over unixgram": {sets: 30, dog: true, unix: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +176,7 @@ func TestSink_everyValueArrives(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			for round := range 4 {
+			for round := range 3 {
 				families := append(w.Families(), barrier(round+1))
 				points := 0
 				for _, f := range families {

@@ -149,14 +149,16 @@ func (p *packer) observations(c *cell, v, of float64, n uint64) []byte {
 	if n > 1 {
 		p.line = appendRate(p.line, n)
 	}
-	return append(p.line, c.tail...)
+	p.line = append(p.line, c.tail...)
+	return p.line
 }
 
 func (p *packer) start(c *cell) []byte { return append(append(p.line[:0], c.name...), ':') }
 
 func (p *packer) close(c *cell) []byte {
 	p.line = append(append(p.line, '|'), c.kind...)
-	return append(p.line, c.tail...)
+	p.line = append(p.line, c.tail...)
+	return p.line
 }
 
 // text is a bound or rank as a label's value.

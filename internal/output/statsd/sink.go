@@ -167,6 +167,15 @@ func (s *Sink) Send(ctx context.Context, at time.Time, families []series.Family)
 	return s.sent, err
 }
 
+// End tells that all gauges are no more, where that is told at all: with this
+// process they end.
+func (s *Sink) End(ctx context.Context, at time.Time) (series.Sent, error) {
+	if s.keep {
+		return series.Sent{}, nil
+	}
+	return s.Send(ctx, at, nil)
+}
+
 func (s *Sink) families(at time.Time, families []series.Family) error {
 	seen := 0
 	for i := range families {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"reflect"
 	"slices"
@@ -156,6 +157,77 @@ func TestSink_gauges(t *testing.T) {
 	}
 	if sent, _ := r.send(gauge(math.NaN())...); len(sent.Dropped) != 1 || sent.Points != 0 {
 		t.Errorf("%+v: want NaN dropped", sent)
+	}
+}
+
+// With the process all gauges end.
+func TestSink_End(t *testing.T) {
+	r := plainRig(t, statsd.Options{})
+	r.send(append(gauge(5), counter(1, start)...)...)
+	if _, err := r.End(t.Context(), r.at.Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(waitFor(t, r.to, "level:0|g"), "\n")
+	slices.Sort(got)
+	if want := []string{"barrier:0|g", "level:0|g"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	keep := plainRig(t, statsd.Options{KeepGauges: true})
+	keep.send(gauge(5)...)
+	if sent, err := keep.End(t.Context(), keep.at.Add(time.Second)); err != nil || sent.Points != 0 {
+		t.Errorf("%+v, %v", sent, err)
+	}
+}
+
+// A port that nobody listens at takes nothing: what it was sent, and said so of,
+// is told when somebody listens there.
+func TestSink_closedPort(t *testing.T) {
+	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := c.LocalAddr().(*net.UDPAddr)
+	c.Close()
+	s, err := statsd.New(statsd.Options{Address: address.String(), Started: start, Name: "${name}.${values}", MaxPacket: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	all := func(v float64) []series.Family {
+		f := family("n_total", series.Counter, "")
+		for i := range 200 {
+			l := []series.Label{{Name: "i", Value: fmt.Sprint(i)}}
+			f.Points = append(f.Points, series.Point{Value: v, Start: start, Labels: l, Key: series.Key(f.Name, l)})
+		}
+		return []series.Family{f, barrier(int(v))}
+	}
+	lost, failed := 0, false
+	for v := range 5 {
+		sent, err := s.Send(t.Context(), start.Add(time.Duration(v)*time.Second), all(float64(v)))
+		lost += sent.Points
+		failed = failed || errors.Is(err, cimeter.ErrUnavailable)
+	}
+	if !failed {
+		t.Error("a closed port is not noticed")
+	}
+	to := &packets{}
+	if c, err = net.ListenUDP("udp", address); err != nil {
+		t.Fatal(err)
+	}
+	to.serve(t, c)
+	for v, sent := 5, (series.Sent{}); sent.Points < 201; v++ {
+		sent, _ = s.Send(t.Context(), start.Add(time.Duration(v)*time.Second), all(float64(5)))
+	}
+	sum := 0.0
+	for _, l := range lines(to.take(t, 5)) {
+		p, err := parseLine(l, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += p.value
+	}
+	if sum > 200*5 || lost == 0 && sum != 200*5 {
+		t.Errorf("%v arrived of 1000, though %d points were said to be sent before", sum, lost)
 	}
 }
 
