@@ -125,7 +125,7 @@ func (a *Announcer) look(ctx context.Context) {
 
 // tell makes the registry hold what is there now, and reports whether it does.
 func (a *Announcer) tell(ctx context.Context) bool {
-	wanted, err := a.services()
+	wanted, err := a.services(ctx)
 	if err != nil {
 		a.failures.Add(1)
 		a.once("address", err)
@@ -180,8 +180,8 @@ func same(a, b consul.Service) bool {
 }
 
 // services are what should be registered now, by id.
-func (a *Announcer) services() (map[string]consul.Service, error) {
-	seen, err := a.o.Registry.Outward()
+func (a *Announcer) services(ctx context.Context) (map[string]consul.Service, error) {
+	seen, err := a.o.Registry.Outward(ctx)
 	if err != nil {
 		return nil, err
 	}

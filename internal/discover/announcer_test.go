@@ -68,8 +68,8 @@ func (r *registry) Deregister(ctx context.Context, id string) error {
 	return r.err
 }
 
-func (r *registry) Outward() (string, error) { return r.outward, nil }
-func (r *registry) Address() string          { return "http://consul:8500" }
+func (r *registry) Outward(context.Context) (string, error) { return r.outward, nil }
+func (r *registry) Address() string                         { return "http://consul:8500" }
 
 func (r *registry) ids() []string {
 	r.mu.Lock()

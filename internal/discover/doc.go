@@ -29,7 +29,7 @@ type Registry interface {
 	Deregister(ctx context.Context, id string) error
 	// Outward is the address of this machine as the registry sees it; "" when it
 	// knows by itself.
-	Outward() (string, error)
+	Outward(ctx context.Context) (string, error)
 	Address() string
 }
 

@@ -84,12 +84,12 @@ func (c *Client) Address() string { return c.base.String() }
 
 // Outward returns the address of this machine that Consul sees: "" when Consul
 // is on this machine, as its node's address is the better one then.
-func (c *Client) Outward() (string, error) {
+func (c *Client) Outward(ctx context.Context) (string, error) {
 	port := c.base.Port()
 	if port == "" {
 		port = "8500"
 	}
-	conn, err := net.Dial("udp", net.JoinHostPort(c.base.Hostname(), port)) // chooses a route and sends nothing
+	conn, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "udp", net.JoinHostPort(c.base.Hostname(), port)) // chooses a route and sends nothing
 	if err != nil {
 		return "", fmt.Errorf("find the way to consul: %w: %w", err, cimeter.ErrUnavailable)
 	}

@@ -153,7 +153,7 @@ func TestClient_hang(t *testing.T) {
 
 func TestClient_Outward(t *testing.T) {
 	for address, want := range map[string]string{"http://127.0.0.1:8500": "", "http://[::1]:8500": "", "http://localhost": ""} {
-		if got, err := open(t, consul.Options{URL: address}).Outward(); err != nil && !errors.Is(err, cimeter.ErrUnavailable) || got != want {
+		if got, err := open(t, consul.Options{URL: address}).Outward(t.Context()); err != nil && !errors.Is(err, cimeter.ErrUnavailable) || got != want {
 			t.Errorf("%s: %q, %v: want %q", address, got, err, want)
 		}
 	}
