@@ -11,7 +11,7 @@ import (
 // Pair is a stage in two builds; nil where a build does not have it.
 type Pair struct {
 	Name  string // of the stage
-	Label string // as a table shows it
+	Label string // as a table shows it, once it is made safe
 	A, B  *cimeter.Usage
 }
 
