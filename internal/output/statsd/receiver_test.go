@@ -123,13 +123,19 @@ type packets struct {
 	address string
 	mu      sync.Mutex
 	all     []string
-	paused  sync.Mutex
+	read    chan struct{} // not nil: nothing is read until it is closed
 }
 
 // listen starts a receiver of that network: udp, unixgram or unix.
 func listen(t testing.TB, network string) *packets {
 	t.Helper()
 	p := &packets{}
+	p.listen(t, network)
+	return p
+}
+
+func (p *packets) listen(t testing.TB, network string) {
+	t.Helper()
 	switch network {
 	case "udp":
 		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -166,7 +172,6 @@ func listen(t testing.TB, network string) *packets {
 		})
 		t.Cleanup(func() { l.Close(); wg.Wait() })
 	}
-	return p
 }
 
 func socketFolder(t testing.TB) string {
@@ -183,10 +188,11 @@ func (p *packets) serve(t testing.TB, c net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		if p.read != nil {
+			<-p.read
+		}
 		b := make([]byte, 1<<16)
 		for {
-			p.paused.Lock()
-			p.paused.Unlock()
 			n, err := c.Read(b)
 			if err != nil {
 				return

@@ -398,8 +398,8 @@ func TestNew_failure(t *testing.T) {
 // A receiver that reads nothing holds a send up until its deadline and no
 // longer; what was not sent then is told when it reads again.
 func TestSink_hangingReceiver(t *testing.T) {
-	to := listen(t, "unixgram")
-	to.paused.Lock()
+	to := &packets{read: make(chan struct{})}
+	to.listen(t, "unixgram")
 	s, err := statsd.NewDog(statsd.DogOptions{Address: to.address, Started: start, MaxPacket: 256})
 	if err != nil {
 		t.Fatal(err)
@@ -419,7 +419,7 @@ func TestSink_hangingReceiver(t *testing.T) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cimeter.ErrUnavailable) || sent.Points >= 5001 {
 		t.Fatalf("%+v, %v: want the deadline and some points", sent, err)
 	}
-	to.paused.Unlock()
+	close(to.read)
 	if sent, err := s.Send(t.Context(), start.Add(time.Minute), all(2)); err != nil || sent.Points != 5001 {
 		t.Fatalf("%+v, %v", sent, err)
 	}
