@@ -56,6 +56,19 @@ func newOutputs(conf config.Config, e *env, start time.Time) (targets []export.T
 		}
 		targets = append(targets, export.Target{Name: "dogstatsd", Metrics: o, Interval: c.Interval, Close: o.Close})
 	}
+	for _, http := range []struct {
+		url  string
+		open func(config.Config, *env) ([]export.Target, error)
+	}{{conf.Outputs.OTLP.URL, newOTLP}, {conf.Outputs.RemoteWrite.URL, newRemoteWrite}} {
+		if http.url == "" {
+			continue
+		}
+		more, err := http.open(conf, e)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, more...)
+	}
 	return targets, nil
 }
 

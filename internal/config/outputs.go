@@ -12,8 +12,10 @@ import (
 // Outputs are the systems that metrics and records are sent to. An output is
 // chosen by its address.
 type Outputs struct {
-	StatsD    StatsD    `yaml:"statsd" doc:"Metrics to a StatsD server, over UDP."`
-	DogStatsD DogStatsD `yaml:"dogstatsd" doc:"Metrics to a Datadog agent, or another one that takes tags."`
+	StatsD      StatsD      `yaml:"statsd" doc:"Metrics to a StatsD server, over UDP."`
+	DogStatsD   DogStatsD   `yaml:"dogstatsd" doc:"Metrics to a Datadog agent, or another one that takes tags."`
+	OTLP        OTLP        `yaml:"otlp" doc:"Metrics, and builds as traces, to an OpenTelemetry collector or another receiver of OTLP over HTTP."`
+	RemoteWrite RemoteWrite `yaml:"remote_write" doc:"Samples to a Prometheus, VictoriaMetrics or another receiver of remote write."`
 }
 
 // StatsD says how metrics go to a plain StatsD server.
@@ -45,7 +47,9 @@ func defaultOutputs() Outputs {
 			Interval: 10 * time.Second, Name: "${name}.${labels}", MaxPacket: 1432,
 			Histograms: "timers", EndedGauges: "zero",
 		},
-		DogStatsD: DogStatsD{Interval: 10 * time.Second, Cardinality: "default"},
+		DogStatsD:   DogStatsD{Interval: 10 * time.Second, Cardinality: "default"},
+		OTLP:        defaultOTLP(),
+		RemoteWrite: defaultRemoteWrite(),
 	}
 }
 
