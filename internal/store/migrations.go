@@ -2,28 +2,24 @@ package store
 
 import (
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/cimeter/cimeter"
 )
 
 // Migrations are the statements of each version of a schema, in order: the
-// first makes version 1. They come from files migrations/0001_what.sql, in which
-// a line that ends in a semicolon ends a statement.
-func Migrations(files fs.FS) ([][]string, error) {
-	names, err := fs.Glob(files, "migrations/*.sql") // sorted
-	if err != nil {
-		return nil, fmt.Errorf("migrations: %w", err)
-	}
-	var all [][]string
+// first makes version 1. They are in files whose names, such as
+// migrations/0001_what.sql, follow each other; a line that ends in a semicolon
+// ends a statement. read reads one of them.
+func Migrations(read func(name string) ([]byte, error), names ...string) ([][]string, error) {
+	all := make([][]string, 0, len(names))
 	for i, name := range names {
-		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(strings.TrimPrefix(name, "migrations/"), want) {
+		if want := fmt.Sprintf("migrations/%04d_", i+1); !strings.HasPrefix(name, want) {
 			return nil, fmt.Errorf("migration %s: want a name that begins with %s", name, want)
 		}
-		b, err := fs.ReadFile(files, name)
+		b, err := read(name)
 		if err != nil {
-			return nil, fmt.Errorf("migrations: %w", err)
+			return nil, fmt.Errorf("migration %s: %w", name, err)
 		}
 		var statements []string
 		for s := range strings.SplitSeq(string(b), ";\n") {

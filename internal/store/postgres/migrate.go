@@ -15,13 +15,18 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
+// migrations are the statements of each version of the schema.
+func migrations() ([][]string, error) {
+	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql")
+}
+
 // migrationLock is the advisory lock of those who change the schema: "cimeter".
 const migrationLock = 0x63696d65746572
 
 // migrate brings the schema up to date, each version in a transaction of its
 // own, with servers that start at once waiting for each other.
 func (s *Store) migrate(ctx context.Context) error {
-	all, err := store.Migrations(migrationFiles)
+	all, err := migrations()
 	if err != nil {
 		return err
 	}
@@ -76,7 +81,7 @@ func Migrate(ctx context.Context, url string) error {
 // Version returns the version of the schema of the database, 0 when it has
 // none, and the one that this program wants.
 func Version(ctx context.Context, url string) (found, want int, err error) {
-	all, err := store.Migrations(migrationFiles)
+	all, err := migrations()
 	if err != nil {
 		return 0, 0, err
 	}

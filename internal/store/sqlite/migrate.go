@@ -17,9 +17,14 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
+// migrations are the statements of each version of the schema.
+func migrations() ([][]string, error) {
+	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql")
+}
+
 // migrate brings the schema up to date, each version in a transaction of its own.
 func (s *Store) migrate(ctx context.Context) error {
-	all, err := store.Migrations(migrationFiles)
+	all, err := migrations()
 	if err != nil {
 		return err
 	}
@@ -80,7 +85,7 @@ func Version(ctx context.Context, path string) (found, want int, err error) {
 }
 
 func (s *Store) versions(ctx context.Context) (found, want int, err error) {
-	all, err := store.Migrations(migrationFiles)
+	all, err := migrations()
 	if err != nil {
 		return 0, 0, err
 	}
