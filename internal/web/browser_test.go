@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/cdproto/input"
@@ -50,40 +51,52 @@ func everyPage() []shown {
 
 func TestPagesInBrowser(t *testing.T) {
 	s := httptest.NewServer(pages(t, fleet()))
-	defer s.Close()
-	b := webtest.Open(t)
+	t.Cleanup(s.Close)
+	b := webtest.Need(t, browser)
 	for _, l := range webtest.Looks {
-		t.Run(l.String(), func(t *testing.T) {
+		if l.Dark {
+			continue // the same page, switched over
+		}
+		t.Run(fmt.Sprint(l.Width), func(t *testing.T) {
+			t.Parallel()
 			tab := b.Tab(t, l)
 			for _, p := range everyPage() {
-				t.Run(p.name, func(t *testing.T) {
-					tab.Go(s.URL + p.path)
-					tab.Shot(t, p.name+"-"+l.String())
-					for _, problem := range tab.Problems() {
-						if !strings.Contains(problem, "404 (Not Found)") && !strings.Contains(problem, "400 (Bad Request)") { // of the page itself, where that is what is looked at
-							t.Error(problem)
-						}
-					}
-					if w := webtest.Eval[int64](tab, "document.documentElement.scrollWidth"); w > l.Width {
-						t.Errorf("page is %d wide: want at most %d: %q", w, l.Width, webtest.Eval[[]string](tab, `[...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll")).slice(0, 4).map(e => e.outerHTML.slice(0, 120))`))
-					}
-					checkTargets(t, tab)
-					switch { // a theme changes colours only, a width the rest
-					case !l.Dark:
-						checkAxe(t, tab, `["wcag2a","wcag2aa","wcag21a","wcag21aa","wcag22aa","best-practice"]`)
-					case l.Width > 1000:
-						checkAxe(t, tab, `{type: "rule", values: ["color-contrast"]}`)
-					}
-				})
+				t.Run(p.name, func(t *testing.T) { lookAt(t, tab, s.URL, p, l) })
 			}
 		})
+	}
+}
+
+// lookAt opens a page and looks at it in both themes.
+func lookAt(t *testing.T, tab *webtest.Tab, base string, p shown, l webtest.Look) {
+	tab.Go(base + p.path)
+	tab.Shot(t, p.name+"-"+l.String())
+	if w := webtest.Eval[int64](tab, "document.documentElement.scrollWidth"); w > l.Width {
+		t.Errorf("page is %d wide: want at most %d: %q", w, l.Width, webtest.Eval[[]string](tab, `[...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll")).slice(0, 4).map(e => e.outerHTML.slice(0, 120))`))
+	}
+	checkTargets(t, tab)
+	webtest.Eval[any](tab, axe+";null")
+	checkAxe(t, tab, `["wcag2a","wcag2aa","wcag21a","wcag21aa","wcag22aa","best-practice"]`)
+	// A theme changes colours only, and the charts draw themselves again.
+	dark := l
+	dark.Dark = true
+	tab.Look(dark)
+	webtest.Eval[bool](tab, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+	tab.Shot(t, p.name+"-"+dark.String())
+	if l.Width > 1000 {
+		checkAxe(t, tab, `{type: "rule", values: ["color-contrast"]}`)
+	}
+	tab.Look(l)
+	for _, problem := range tab.Problems() {
+		if !strings.Contains(problem, "404 (Not Found)") && !strings.Contains(problem, "400 (Bad Request)") { // of the page itself, where that is what is looked at
+			t.Error(problem)
+		}
 	}
 }
 
 // checkAxe runs axe-core: no violation of WCAG 2.2 AA that is serious.
 func checkAxe(t *testing.T, tab *webtest.Tab, only string) {
 	t.Helper()
-	webtest.Eval[any](tab, axe+";null")
 	found := webtest.Eval[[]string](tab, `axe.run(document, {resultTypes: ["violations"], runOnly: `+only+`}).then(r => r.violations.filter(v => v.impact !== "minor").map(v => v.impact + " " + v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + " (" + (n.any[0] || n.all[0] || {message: ""}).message + ")").join(" | ")))`)
 	for _, f := range found {
 		t.Error(f)
@@ -106,39 +119,64 @@ func checkTargets(t *testing.T, tab *webtest.Tab) {
 // The hostile names as every name, on every page: no dialog, no violation of
 // the policy, no error.
 func TestHostileNamesInBrowser(t *testing.T) {
-	b := webtest.Open(t)
-	tab := b.Tab(t, webtest.Looks[0])
+	b := webtest.Need(t, browser)
+	// The lists show all names at once.
+	every := &webtest.Memory{}
 	for i, s := range webtest.Hostile {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			m := &webtest.Memory{Records: []*cimeter.Record{webtest.Named(webtest.Example(), s), webtest.Named(webtest.OOM(), s)}, Fleet: webtest.Machines()}
-			m.Records[1].Key += "-2"
-			for j := range m.Fleet {
-				webtest.NameMachine(&m.Fleet[j], s)
-			}
-			server := httptest.NewServer(pages(t, m))
-			defer server.Close()
-			q := url.QueryEscape(s)
-			for _, path := range []string{"/", "/builds?t=all&project=" + q, "/builds?q=" + q, "/builds/" + m.Records[0].Key, "/projects?t=all", "/project?t=all&name=" + q, "/job?t=all&project=" + q + "&name=" + q,
-				"/machines", "/machine?t=all&name=" + q, "/runner?t=all&key=" + q, "/compare?a=" + url.QueryEscape(m.Records[0].Key) + "&b=" + url.QueryEscape(m.Records[1].Key)} {
-				tab.Go(server.URL + path)
-				for _, problem := range tab.Problems() {
-					// A name can make the address of no build (.., 5,000 letters): then the page says so.
-					if !strings.Contains(problem, "400 (Bad Request)") && !(strings.Contains(problem, "404 (Not Found)") && !strings.Contains(problem, "/static/")) {
-						t.Errorf("%s: %s", path, problem)
-					}
+		r := webtest.Named(webtest.Example(), s)
+		r.Key += fmt.Sprintf("-%d", i)
+		every.Records = append(every.Records, r)
+		m := webtest.Machines()[0]
+		webtest.NameMachine(&m, s)
+		every.Fleet = append(every.Fleet, m)
+	}
+	t.Run("lists", func(t *testing.T) {
+		t.Parallel()
+		lookForHarm(t, b.Tab(t, webtest.Looks[0]), every, "/", "/builds?t=all", "/projects?t=all", "/machines")
+	})
+	const tabs = 3
+	for first := range tabs {
+		t.Run(fmt.Sprint("tab ", first), func(t *testing.T) {
+			t.Parallel()
+			tab := b.Tab(t, webtest.Looks[0])
+			for i := first; i < len(webtest.Hostile); i += tabs {
+				s := webtest.Hostile[i]
+				m := &webtest.Memory{Records: []*cimeter.Record{webtest.Named(webtest.Example(), s), webtest.Named(webtest.OOM(), s)}, Fleet: webtest.Machines()[:2]}
+				m.Records[1].Key += "-2"
+				for j := range m.Fleet {
+					webtest.NameMachine(&m.Fleet[j], s)
 				}
-				requests, _ := tab.Loaded()
-				for _, r := range requests {
-					if !strings.HasPrefix(r, server.URL) {
-						t.Errorf("%s: asked %s", path, r)
-					}
-				}
-				if n := webtest.Eval[int](tab, `document.querySelectorAll("script:not([src]),iframe,base,meta[http-equiv],img,[onload],[onerror],[onmouseover],[onfocus],[style],style").length - document.querySelectorAll(".live [style]").length`); n != 0 {
-					t.Errorf("%s: %d elements that no template has", path, n)
-				}
+				q := url.QueryEscape(s)
+				lookForHarm(t, tab, m, "/builds?t=all&project="+q, "/builds?q="+q, "/builds/"+m.Records[0].Key, "/project?t=all&name="+q, "/job?t=all&project="+q+"&name="+q,
+					"/machine?t=all&name="+q, "/runner?t=all&key="+q, "/compare?a="+url.QueryEscape(m.Records[0].Key)+"&b="+url.QueryEscape(m.Records[1].Key))
 			}
 		})
 	}
+}
+
+func lookForHarm(t *testing.T, tab *webtest.Tab, m *webtest.Memory, paths ...string) {
+	t.Helper()
+	server := httptest.NewServer(pages(t, m))
+	defer server.Close()
+	for _, path := range paths {
+		tab.Go(server.URL + path)
+		for _, problem := range tab.Problems() {
+			// A name can make the address of no build (.., 5,000 letters): then the page says so.
+			if !strings.Contains(problem, "400 (Bad Request)") && !(strings.Contains(problem, "404 (Not Found)") && !strings.Contains(problem, "/static/")) {
+				t.Errorf("%s: %s", path, problem)
+			}
+		}
+		requests, _ := tab.Loaded()
+		for _, r := range requests {
+			if !strings.HasPrefix(r, server.URL) {
+				t.Errorf("%s: asked %s", path, r)
+			}
+		}
+		if n := webtest.Eval[int](tab, `document.querySelectorAll("script:not([src]),iframe,base,meta[http-equiv],img,[onload],[onerror],[onmouseover],[onfocus],[style],style").length - document.querySelectorAll(".live [style]").length`); n != 0 {
+			t.Errorf("%s: %d elements that no template has", path, n)
+		}
+	}
+	tab.Go("about:blank") // a page that is live holds the server up
 }
 
 func mouse(typ input.DispatchMouseEventType, x, y float64, button bool) chromedp.Action[chromedp.Void] {
@@ -160,7 +198,7 @@ const legends = `[...document.querySelectorAll(".legend output")].map(o => o.tex
 func TestBuild_Cursor(t *testing.T) {
 	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
-	tab := webtest.Open(t).Tab(t, webtest.Looks[0])
+	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
 	tab.Go(s.URL + key(webtest.Example()))
 	still := webtest.Eval[[]string](tab, legends)
 	p := plotOf(tab, "cpu")
@@ -200,7 +238,7 @@ const scales = `cimeter.build.charts().map(c => [c.u.scales.x.min, c.u.scales.x.
 func TestBuild_Zoom(t *testing.T) {
 	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
-	b := webtest.Open(t)
+	b := webtest.Need(t, browser)
 	open := func(t *testing.T, query string) *webtest.Tab {
 		tab := b.Tab(t, webtest.Looks[0])
 		tab.Go(s.URL + key(webtest.Example()) + query)
@@ -286,7 +324,7 @@ func TestBuild_Zoom(t *testing.T) {
 func TestTabOrder(t *testing.T) {
 	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
-	b := webtest.Open(t)
+	b := webtest.Need(t, browser)
 	for _, p := range []shown{{"build", key(webtest.OOM())}, {"now", "/"}} {
 		t.Run(p.name, func(t *testing.T) {
 			tab := b.Tab(t, webtest.Looks[0])
@@ -314,7 +352,7 @@ func TestTabOrder(t *testing.T) {
 func TestTheme(t *testing.T) {
 	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
-	tab := webtest.Open(t).Tab(t, webtest.Looks[0])
+	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
 	tab.Go(s.URL + key(webtest.Example()))
 	background := func() string {
 		return webtest.Eval[string](tab, `getComputedStyle(document.body).backgroundColor`)
@@ -336,7 +374,7 @@ func TestTheme(t *testing.T) {
 func TestForcedColours(t *testing.T) {
 	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
-	tab := webtest.Open(t).Tab(t, webtest.Look{Width: 1440, Height: 900, Features: map[string]string{"forced-colors": "active"}})
+	tab := webtest.Need(t, browser).Tab(t, webtest.Look{Width: 1440, Height: 900, Features: map[string]string{"forced-colors": "active"}})
 	tab.Go(s.URL + key(webtest.OOM()))
 	tab.Shot(t, "forced-colours")
 	if p := tab.Problems(); len(p) > 0 {
@@ -346,9 +384,10 @@ func TestForcedColours(t *testing.T) {
 
 // Without script every page is whole.
 func TestWithoutScript(t *testing.T) {
+	t.Parallel()
 	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
-	tab := webtest.Open(t).Tab(t, webtest.Looks[0])
+	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
 	tab.WithoutScript()
 	for _, p := range everyPage() {
 		tab.GoPlain(s.URL + p.path)
@@ -356,4 +395,25 @@ func TestWithoutScript(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { os.Exit(m.Run()) }
+// browser is the one of all tests here, started when the first wants it.
+var browser, closeBrowser = shared()
+
+func shared() (launch func() (*webtest.Browser, error), end func()) {
+	var b *webtest.Browser
+	launch = sync.OnceValues(func() (*webtest.Browser, error) {
+		var err error
+		b, err = webtest.Launch()
+		return b, err
+	})
+	return launch, func() {
+		if b != nil {
+			b.Close()
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	closeBrowser()
+	os.Exit(code)
+}

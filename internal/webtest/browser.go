@@ -19,13 +19,19 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Browser is a headless Chromium of a test.
-type Browser struct{ ctx context.Context }
+// Browser is a headless Chromium of tests. Many may use it at once, each with
+// tabs of its own.
+type Browser struct {
+	ctx  context.Context
+	dir  string
+	stop []func()
+}
 
-// Open starts a browser that ends with the test. Without a Chromium the test is
-// skipped, and fails where CI=true is set.
-func Open(t testing.TB) *Browser {
-	t.Helper()
+// errNone says that there is no Chromium.
+var errNone = errors.New("no Chromium: want one to look at the pages (apt-get install chromium)")
+
+// Launch starts a browser; Close ends it.
+func Launch() (*Browser, error) {
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 		if p, err := exec.LookPath(name); err == nil {
@@ -34,22 +40,44 @@ func Open(t testing.TB) *Browser {
 		}
 	}
 	if path == "" {
-		const want = "no Chromium: want one to look at the pages (apt-get install chromium)"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(want)
-		}
-		t.Skip(want)
+		return nil, errNone
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
+	dir, err := os.MkdirTemp("", "cimeter-chromium-")
+	if err != nil {
+		return nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.ExecPath(path), chromedp.UserDataDir(dir),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true))
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	b := &Browser{ctx: ctx, dir: dir, stop: []func(){cancel, end}}
 	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start %s: %v", path, err)
+		b.Close()
+		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
-	return &Browser{ctx}
+	return b, nil
+}
+
+// Close ends the browser and removes its files.
+func (b *Browser) Close() {
+	for _, f := range b.stop {
+		f()
+	}
+	os.RemoveAll(b.dir)
+}
+
+// Need returns the browser that launch starts or has started. Without a
+// Chromium the test is skipped, and fails where CI=true is set.
+func Need(t testing.TB, launch func() (*Browser, error)) *Browser {
+	t.Helper()
+	b, err := launch()
+	if errors.Is(err, errNone) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // Look is how a tab sees pages.
@@ -84,12 +112,28 @@ type Tab struct {
 // Tab opens a tab that closes with the test.
 func (b *Browser) Tab(t testing.TB, l Look) *Tab {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(b.ctx)
+	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext()) // cookies of its own
 	t.Cleanup(cancel)
 	tab := &Tab{t: t, ctx: ctx}
 	if err := chromedp.Listen(ctx, tab.hear); err != nil {
 		t.Fatal(err)
 	}
+	tab.Do(
+		func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+			_, logs := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
+			_, nets := cdp.Call(ctx, t, network.Enable, network.EnableParams{})
+			_, focus := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+			return chromedp.Void{}, errors.Join(logs, nets, focus)
+		},
+		chromedp.EmulateViewport(l.Width, l.Height),
+	)
+	tab.Look(l)
+	return tab
+}
+
+// Look changes the theme and the media features of the tab, not its size.
+func (tab *Tab) Look(l Look) {
+	tab.t.Helper()
 	scheme := "light"
 	if l.Dark {
 		scheme = "dark"
@@ -98,16 +142,10 @@ func (b *Browser) Tab(t testing.TB, l Look) *Tab {
 	for name, value := range l.Features {
 		features = append(features, &emulation.MediaFeature{Name: name, Value: value})
 	}
-	tab.Do(
-		func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-			_, logs := cdp.Call(ctx, t, log.Enable, cdp.Empty{})
-			_, nets := cdp.Call(ctx, t, network.Enable, network.EnableParams{})
-			_, media := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
-			return chromedp.Void{}, errors.Join(logs, nets, media)
-		},
-		chromedp.EmulateViewport(l.Width, l.Height),
-	)
-	return tab
+	tab.Do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+		return chromedp.Void{}, err
+	})
 }
 
 func (tab *Tab) hear(ev any) {
@@ -177,10 +215,15 @@ func (tab *Tab) Loaded() (requests []string, bytes float64) {
 // test's artifacts.
 func (tab *Tab) Shot(t testing.TB, name string) {
 	t.Helper()
-	png, err := chromedp.Run(tab.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	yes := true
+	var png []byte
+	tab.Do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		r, err := cdp.Call(ctx, target, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: &yes, FromSurface: &yes, OptimizeForSpeed: &yes})
+		if err == nil {
+			png = r.Data
+		}
+		return chromedp.Void{}, err
+	})
 	dir := os.Getenv("CIMETER_SHOTS")
 	if dir == "" {
 		dir = t.ArtifactDir()
