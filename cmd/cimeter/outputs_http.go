@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/export"
@@ -44,7 +43,7 @@ func newOTLP(conf config.Config, e *env) ([]export.Target, error) {
 	o := otlp.Options{To: to, Version: version, Resource: labelsOf(c.Resource, map[string]string{
 		"service.name": "cimeter", "service.version": version, "service.instance.id": conf.Machine, "host.name": conf.Machine,
 	})}
-	t := export.Target{Name: "otlp", Interval: c.Interval, Close: to.Close}
+	t := export.Target{Name: "otlp", Interval: c.Interval, AtEnd: true, Close: to.Close}
 	if c.Metrics {
 		t.Metrics = otlp.New(o)
 	}
@@ -64,8 +63,5 @@ func newRemoteWrite(conf config.Config, e *env) ([]export.Target, error) {
 		To: to, Protocol: remotewrite.Protocol(c.Protocol), MaxBytes: int64(c.MaxBytes), MaxAge: c.MaxAge,
 		Labels: labelsOf(c.Labels, map[string]string{"job": "cimeter", "instance": conf.Machine}),
 	})
-	return []export.Target{{Name: "remote_write", Metrics: o, Interval: c.Interval, Close: func() {
-		o.End(time.Now()) // a marker that does not arrive is missed by nobody but a graph
-		to.Close()
-	}}}, nil
+	return []export.Target{{Name: "remote_write", Metrics: o, Interval: c.Interval, AtEnd: true, Close: to.Close}}, nil
 }

@@ -64,6 +64,7 @@ type Target struct {
 	Records  RecordOutput  // nil: it takes none
 	Interval time.Duration // between two sends of metrics; 0 is 10 s
 	Timeout  time.Duration // of one try; 0 is 10 s. Never more than the interval for metrics
+	AtEnd    bool          // send also soon after a build's end: the machine may not live until the next interval
 	Close    func()        // after the last send; may be nil
 }
 
@@ -110,6 +111,7 @@ func New(o Options, log *slog.Logger) *Exporter {
 			target: t, tally: o.Tally, log: log.With("output", t.Name), families: e.families,
 			points:  o.Tally.Value(catalog.OutputPoints, t.Name),
 			success: o.Tally.Value(catalog.OutputLastSuccess, t.Name),
+			ended:   make(chan struct{}, 1),
 		}
 		l.keeper, _ = t.Metrics.(Keeper)
 		if t.Records != nil {
@@ -180,7 +182,7 @@ type Records interface {
 // It never waits for them.
 func (e *Exporter) After(next Records) Records {
 	for _, l := range e.loops {
-		if l.queue != nil {
+		if l.queue != nil || l.target.AtEnd {
 			return &tee{Records: next, e: e}
 		}
 	}
@@ -199,6 +201,10 @@ func (t *tee) Put(r *cimeter.Record) error {
 	}
 	for _, l := range t.e.loops {
 		l.enqueue(r)
+		select {
+		case l.ended <- struct{}{}:
+		default:
+		}
 	}
 	return nil
 }

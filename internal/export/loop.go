@@ -27,6 +27,9 @@ const (
 const (
 	firstHold = time.Second
 	lastHold  = 2 * time.Minute // so that a receiver that is back is found soon
+	// endDelay is how long after a build's end its counters are sent: builds that
+	// end together are sent together.
+	endDelay = 500 * time.Millisecond
 	// maxAsked bounds what a receiver may ask for.
 	maxAsked = 10 * time.Minute
 )
@@ -39,6 +42,7 @@ type loop struct {
 	log      *slog.Logger
 	families func() []series.Family
 	queue    chan *cimeter.Record // nil: it takes no records
+	ended    chan struct{}        // a build has ended; holds one
 
 	points, records, success *tally.Value
 }
@@ -74,7 +78,7 @@ func (l *loop) run(ctx, last context.Context) {
 		lost int         // points of the last interval, for those that are skipped
 	)
 	next := time.Now().Add(rand.N(l.target.Interval)) // agents that start together do not send together
-	for sleepUntil(ctx, next) {
+	for l.sleep(ctx, &next) {
 		now := time.Now()
 		next = next.Add(l.target.Interval)
 		if next.Before(now) { // held up, or the machine slept: no burst
@@ -118,6 +122,29 @@ func (l *loop) run(ctx, last context.Context) {
 	if e, ok := l.target.Metrics.(Ender); ok && last.Err() == nil {
 		sent, err := e.End(last, time.Now())
 		l.settle(&h, result{sent, err}, 0)
+	}
+}
+
+// sleep waits until next, and reports whether ctx still runs. The end of a build
+// moves next nearer for an output that is sent to at a build's end.
+func (l *loop) sleep(ctx context.Context, next *time.Time) bool {
+	if !l.target.AtEnd {
+		return sleepUntil(ctx, *next)
+	}
+	timer := time.NewTimer(time.Until(*next))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return ctx.Err() == nil
+		case <-l.ended:
+			if soon := time.Now().Add(endDelay); soon.Before(*next) {
+				*next = soon
+				timer.Reset(endDelay)
+			}
+		}
 	}
 }
 

@@ -2,11 +2,13 @@ package remotewrite
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/series"
 )
 
@@ -24,8 +26,6 @@ const (
 	// maxZeroAge is how far back the sample of 0 of a new counter may lie: a
 	// receiver that holds newer ones of other series takes about an hour.
 	maxZeroAge = 30 * time.Minute
-
-	endTime = time.Second // of the last request of all
 
 	// DefaultMaxBytes and DefaultMaxAge bound what waits: for an hour of 4,000
 	// series every 15 s.
@@ -295,17 +295,12 @@ func (o *Output) Waiting() int {
 
 // End ends all series with a stale marker, so that a machine that is gone does
 // not look alive for five minutes, and makes one last try to send. Where older
-// samples wait, the receiver is away: nothing is tried.
-func (o *Output) End(at time.Time) error {
-	if len(o.flight) > 0 || o.Waiting() > 0 {
-		return nil
+// samples wait, the receiver is away: nothing is tried, and the error says so.
+func (o *Output) End(ctx context.Context, at time.Time) (series.Sent, error) {
+	if n := size(o.flight) + o.Waiting(); n > 0 {
+		return series.Sent{Dropped: []series.Drop{{Reason: "shutdown", Points: n}}}, errWaiting
 	}
-	if o.prev == 0 {
-		return nil // nothing began
-	}
-	o.Keep(at, nil)
-	ctx, cancel := context.WithTimeout(context.Background(), endTime)
-	defer cancel()
-	_, err := o.Send(ctx, at, nil)
-	return err
+	return o.Send(ctx, at, []series.Family{})
 }
+
+var errWaiting = fmt.Errorf("samples still wait for the receiver: its series are not ended: %w", cimeter.ErrUnavailable)

@@ -102,8 +102,8 @@ func TestOutput_staleMarkers(t *testing.T) {
 	send(t, o, after(2), gauge("b", 3))
 	send(t, o, after(3))
 	send(t, o, after(4), counter("a_total", 5))
-	if err := o.End(after(5)); err != nil {
-		t.Fatal(err)
+	if sent, err := o.End(t.Context(), after(5)); err != nil || sent.Points != 1 {
+		t.Fatalf("%+v, %v", sent, err)
 	}
 	want(t, r, `a_total{`+own+`}`, "0@1000000 1@1001000 stale@1002000 5@1004000 stale@1005000")
 	want(t, r, `b{`+own+`}`, "2@1001000 3@1002000 stale@1003000")
@@ -146,8 +146,8 @@ func TestOutput_keepsWhileTheReceiverIsAway(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "%d@%d/1000000 ", i, after(i+1).UnixMilli())
 	}
-	if err := o.End(after(30)); err != nil || len(r.samples) > 0 {
-		t.Errorf("end: %v, %d samples: want none tried while older ones wait", err, len(r.samples))
+	if sent, err := o.End(t.Context(), after(30)); !errors.Is(err, cimeter.ErrUnavailable) || len(r.samples) > 0 || fmt.Sprint(sent.Dropped) != "[{shutdown 21}]" {
+		t.Errorf("end: %+v, %v, %d samples: want none tried while older ones wait", sent, err, len(r.samples))
 	}
 	away = false
 	if sent, err := o.Send(t.Context(), after(21), nil); err != nil || sent.Points != 21 {
