@@ -40,7 +40,8 @@ func (c *agentCmd) Run(e *env) error {
 	defer stop()
 	limitMemory(conf)
 	counts := newTally(conf)
-	out, err := openExports(conf, e, counts, log)
+	from := newSources(conf, counts, log)
+	out, err := openExports(conf, e, counts, log, from.families...)
 	if err != nil {
 		return err
 	}
@@ -67,9 +68,9 @@ func (c *agentCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, out.around(m.run), debugging, found.run(listener.Addr(), conf.Server.URL != "", true), func(ctx context.Context) error {
+	return together(ctx, out.around(m.run), from.run, debugging, found.run(listener.Addr(), conf.Server.URL != "", true), func(ctx context.Context) error {
 		api := httpapi.New(httpapi.Options{
-			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts), Ready: m.ready, Version: apiVersion(),
+			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts, from.served...), Ready: m.ready, Version: apiVersion(),
 			Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
 		})
 		return serve(ctx, api, listener, conf.WebConfigFile, log)

@@ -19,6 +19,7 @@ import (
 	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/process"
+	"github.com/cimeter/cimeter/internal/series"
 	"github.com/cimeter/cimeter/internal/server"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/store/postgres"
@@ -94,7 +95,8 @@ func (c *serverCmd) Run(e *env) error {
 
 func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept builds, log *slog.Logger) error {
 	counts := newTally(conf)
-	out, err := openExports(conf, e, counts, log)
+	from := newSources(conf, counts, log)
+	out, err := openExports(conf, e, counts, log, from.families...)
 	if err != nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept 
 		listener.Close()
 		return err
 	}
-	api, err := newServerAPI(role, kept, counts, access, settled, func() []string { return reasons(role.Ready()) }, log)
+	api, err := newServerAPI(role, kept, counts, from.served, access, settled, func() []string { return reasons(role.Ready()) }, log)
 	if err != nil {
 		listener.Close()
 		return err
@@ -123,7 +125,7 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept 
 		return errors.Join(err, listener.Close())
 	}
 	log.Info("listening", "address", listener.Addr().String())
-	return together(ctx, out.around(role.Run), debugging, publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(role.Run), from.run, debugging, publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // newServer returns the server's role on a store. counted tells which builds are
@@ -152,7 +154,7 @@ func newServer(conf config.Config, kept builds, counts *tally.Table, counted fun
 }
 
 // newServerAPI joins the server's role and store to the routes.
-func newServerAPI(role *server.Server, kept builds, counts *tally.Table, access *httpapi.Access, settled func() bool, ready func() []string, log *slog.Logger) (http.Handler, error) {
+func newServerAPI(role *server.Server, kept builds, counts *tally.Table, served []func() []series.Family, access *httpapi.Access, settled func() bool, ready func() []string, log *slog.Logger) (http.Handler, error) {
 	report := func(route string, err error) { log.Error("request failed", "route", route, "err", err) }
 	pages, err := newPages(role, kept, report)
 	if err != nil {
@@ -160,7 +162,7 @@ func newServerAPI(role *server.Server, kept builds, counts *tally.Table, access 
 	}
 	return httpapi.New(httpapi.Options{
 		Query: kept, Ingest: role, Agents: role.Agents, Settled: settled, Access: access,
-		Metrics: prometheus.New(counts), Ready: ready, Version: apiVersion(), Pages: pages, Report: report,
+		Metrics: prometheus.New(counts, served...), Ready: ready, Version: apiVersion(), Pages: pages, Report: report,
 		Answered: func(route string, status int) {
 			counts.Value(catalog.ServerRequests, route, strconv.Itoa(status)).Add(1)
 		},

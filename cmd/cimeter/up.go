@@ -62,7 +62,8 @@ func (c *upCmd) Run(e *env) error {
 	}
 	defer kept.Close()
 	role := newServer(conf, kept, counts, func(r *cimeter.Record) bool { return r.Machine == conf.Machine }, log)
-	out, err := openExports(conf, e, counts, log)
+	from := newSources(conf, counts, log)
+	out, err := openExports(conf, e, counts, log, from.families...)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (c *upCmd) Run(e *env) error {
 		listener.Close()
 		return err
 	}
-	api, err := newServerAPI(role, kept, counts, access, settled, ready, log)
+	api, err := newServerAPI(role, kept, counts, from.served, access, settled, ready, log)
 	if err != nil {
 		listener.Close()
 		return err
@@ -108,7 +109,7 @@ func (c *upCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), debugging, found.run(listener.Addr(), true, false), publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), from.run, debugging, found.run(listener.Addr(), true, false), publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // here is the way to the server in the same process.

@@ -23,6 +23,9 @@ func (d *decoder) check(c *Config) {
 	for i := range c.Agent.Rules {
 		d.rule(fmt.Sprintf("agent.rules[%d]", i), &c.Agent.Rules[i])
 	}
+	for i := range c.Sources {
+		d.source(fmt.Sprintf("sources[%d]", i), &c.Sources[i], c.Sources[:i])
+	}
 	d.discover(&c.Discover)
 }
 

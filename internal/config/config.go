@@ -33,6 +33,7 @@ type Config struct {
 	Discover      Discover `yaml:"discover" doc:"How Prometheus finds machines."`
 	Outputs       Outputs  `yaml:"outputs" doc:"Where metrics and records are sent to, besides what is served: see docs/outputs.md."`
 	Debug         Debug    `yaml:"debug" doc:"Profiles and variables of cimeter itself."`
+	Sources       []Source `yaml:"sources" max:"64" doc:"Programs whose metrics are read and given to the outputs: see below."`
 }
 
 // Log says what is logged and how.

@@ -68,7 +68,9 @@ There is no place for a secret in this file: secrets come from the environment o
 
 `)
 	table(&b, "", reflect.ValueOf(Default()))
-	b.WriteString("## agent.rules\n\n")
+	b.WriteString("## sources\n\n")
+	rows(&b, reflect.ValueOf(Source{}))
+	b.WriteString("\n## agent.rules\n\n")
 	rows(&b, reflect.ValueOf(Rule{}))
 	b.WriteString("\nThe fields that `set` may give: `" + strings.Join(setFields[:], "`, `") + "`." + `
 
