@@ -36,9 +36,11 @@ func openExports(conf config.Config, e *env, counts *tally.Table, log *slog.Logg
 
 // newOutputs returns the outputs whose address is set: one case each.
 func newOutputs(conf config.Config, e *env, start time.Time) (targets []export.Target, err error) {
+	// Many machines send to one receiver: what does not say whose it is, says so.
+	whose := []series.Label{{Name: "machine", Value: conf.Machine}}
 	if c := conf.Outputs.StatsD; c.Address != "" {
 		o, err := statsd.New(statsd.Options{
-			Address: c.Address, Name: c.Name, MaxPacket: int(c.MaxPacket), Started: start,
+			Address: c.Address, Name: c.Name, Labels: whose, MaxPacket: int(c.MaxPacket), Started: start,
 			CountHistograms: c.Histograms == "counters", WholeNumbers: c.WholeNumber, KeepGauges: c.EndedGauges == "keep",
 		})
 		if err != nil {
@@ -48,7 +50,7 @@ func newOutputs(conf config.Config, e *env, start time.Time) (targets []export.T
 	}
 	if c := conf.Outputs.DogStatsD; c.Address != "" {
 		o, err := statsd.NewDog(statsd.DogOptions{
-			Address: c.Address, Prefix: c.Prefix, Tags: c.Tags, MaxPacket: int(c.MaxPacket), Started: start,
+			Address: c.Address, Prefix: c.Prefix, Tags: c.Tags, Labels: whose, MaxPacket: int(c.MaxPacket), Started: start,
 			Origin: statsd.Origin{ContainerID: c.ContainerID, ExternalData: c.ExternalData, Cardinality: cardinality(c)},
 		})
 		if err != nil {

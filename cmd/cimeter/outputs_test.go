@@ -43,6 +43,7 @@ func TestOutputs_lastFlush(t *testing.T) {
 	text := fmt.Sprintf(`
 listen: 127.0.0.1:0
 data: %s
+machine: m
 outputs:
   statsd: {address: "127.0.0.1:%d", name: "x.${name}.${values}", interval: 10m}
   dogstatsd: {address: "unix://%s", interval: 1s}
@@ -62,7 +63,7 @@ outputs:
 	metrics := fmt.Sprintf("http://127.0.0.1:%d/metrics", exporter.Ports(t, "tcp", 1)[0])
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		got := page(t, metrics)
-		if strings.Contains(got, "x_cimeter_server_requests_total_healthz_200 7\n") || strings.Contains(got, "x_cimeter_server_requests_total__healthz_200 7\n") {
+		if strings.Contains(got, "x_cimeter_server_requests_total__healthz_200_m 7\n") {
 			break
 		}
 		if time.Now().After(end) {

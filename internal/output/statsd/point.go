@@ -93,6 +93,11 @@ func (s *Sink) cell(name, kind string, labels []series.Label, label, value strin
 	if label != "" {
 		labels = append(slices.Clip(labels), series.Label{Name: label, Value: value})
 	}
+	for _, l := range s.fixed {
+		if !slices.ContainsFunc(labels, func(has series.Label) bool { return has.Name == l.Name }) {
+			labels = append(slices.Clip(labels), l)
+		}
+	}
 	c := cell{kind: kind}
 	if s.dog != nil {
 		c.name, c.tail = string(squeeze(appendMetric([]byte(s.dog.prefix), name))), s.dog.tail(labels)

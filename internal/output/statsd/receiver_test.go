@@ -189,7 +189,10 @@ func (p *packets) serve(t testing.TB, c net.Conn) {
 	go func() {
 		defer close(done)
 		if p.read != nil {
-			<-p.read
+			select {
+			case <-p.read:
+			case <-t.Context().Done():
+			}
 		}
 		b := make([]byte, 1<<16)
 		for {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -12,13 +14,14 @@ import (
 
 // Options of a StatsD sink. Address must be set.
 type Options struct {
-	Address         string    // HOST:PORT
-	Name            string    // template of a name; "" is ${name}.${labels}
-	MaxPacket       int       // bytes of a datagram at most; 0 is 1432
-	Started         time.Time // counters that were 0 then, or later, are told from 0; others from their first value on
-	CountHistograms bool      // tell all histograms as counters
-	WholeNumbers    bool      // tell counters in whole units only
-	KeepGauges      bool      // send nothing when a gauge is no more
+	Address         string         // HOST:PORT
+	Name            string         // template of a name; "" is ${name}.${labels}
+	Labels          []series.Label // of series that do not have them: whose they are, among many senders
+	MaxPacket       int            // bytes of a datagram at most; 0 is 1432
+	Started         time.Time      // counters that were 0 then, or later, are told from 0; others from their first value on
+	CountHistograms bool           // tell all histograms as counters
+	WholeNumbers    bool           // tell counters in whole units only
+	KeepGauges      bool           // send nothing when a gauge is no more
 }
 
 // DogOptions of a DogStatsD sink. Address must be set.
@@ -26,8 +29,9 @@ type DogOptions struct {
 	Address   string // HOST:PORT, udp://HOST:PORT, unix:///PATH (datagrams) or unixstream:///PATH
 	Prefix    string // before each name
 	Tags      []string
-	MaxPacket int       // bytes of a datagram at most; 0 is 1432 over UDP, else 8192
-	Started   time.Time // as in Options
+	Labels    []series.Label // as in Options; a tag of the same name wins
+	MaxPacket int            // bytes of a datagram at most; 0 is 1432 over UDP, else 8192
+	Started   time.Time      // as in Options
 	Origin    Origin
 }
 
@@ -61,6 +65,7 @@ type Sink struct {
 	started  time.Time
 	template template
 	dog      *dog // nil: plain StatsD
+	fixed    []series.Label
 	counted  bool // histograms are told as counters
 	whole    bool
 	keep     bool // ended gauges
@@ -83,7 +88,7 @@ func New(o Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSink(Sink{template: t, counted: o.CountHistograms, whole: o.WholeNumbers, keep: o.KeepGauges}, o.Address, o.MaxPacket, o.Started)
+	return newSink(Sink{template: t, fixed: o.Labels, counted: o.CountHistograms, whole: o.WholeNumbers, keep: o.KeepGauges}, o.Address, o.MaxPacket, o.Started)
 }
 
 // NewDog returns a sink of DogStatsD. It connects when it sends first. The error
@@ -94,7 +99,10 @@ func NewDog(o DogOptions) (*Sink, error) {
 		return nil, err
 	}
 	// An agent shows no gauge that it is not sent.
-	return newSink(Sink{dog: d, keep: true}, o.Address, o.MaxPacket, o.Started)
+	fixed := slices.DeleteFunc(slices.Clone(o.Labels), func(l series.Label) bool {
+		return slices.ContainsFunc(o.Tags, func(tag string) bool { name, _, _ := strings.Cut(tag, ":"); return name == l.Name })
+	})
+	return newSink(Sink{dog: d, fixed: fixed, keep: true}, o.Address, o.MaxPacket, o.Started)
 }
 
 func newSink(s Sink, address string, packet int, started time.Time) (*Sink, error) {

@@ -355,6 +355,27 @@ func TestSink_tagsAndOrigin(t *testing.T) {
 	plainRig(t, statsd.Options{}).want(counter(1, start, labels...), "n_total.a_b_c_d_e_f_g_c21ad0d8.own:1|c")
 }
 
+// Many machines send to one server: a series that does not say whose it is says
+// so by name or tag.
+func TestSink_labels(t *testing.T) {
+	fixed := []series.Label{{Name: "machine", Value: "ci,7"}, {Name: "pool", Value: "p"}}
+	own := series.Label{Name: "machine", Value: "ci-8"}
+	r := plainRig(t, statsd.Options{Labels: fixed, Name: "${machine}.${name}.${labels}"})
+	if _, err := r.Send(t.Context(), start, append(counter(1, start), counter(1, start, own)...)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := waitFor(t, r.to, "ci-8"), "ci_7.n_total.pool.p:1|c\nci-8.n_total.pool.p:1|c"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r = dogRig(t, statsd.DogOptions{Labels: fixed, Tags: []string{"pool:mine"}})
+	if _, err := r.Send(t.Context(), start, append(counter(1, start), counter(1, start, own)...)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := waitFor(t, r.to, "ci-8"), "n_total:1|c|#machine:ci_7,pool:mine\nn_total:1|c|#machine:ci-8,pool:mine"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func waitFor(t *testing.T, p *packets, text string) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
