@@ -110,16 +110,20 @@ func key(labels map[string]string) string {
 // series have ended, and a counter's rise from 0 is seen whole.
 func TestOutput_realPrometheus(t *testing.T) {
 	for name, c := range map[string]struct {
-		program  string
+		program  testtools.Tool // "" is Debian's
 		protocol remotewrite.Protocol
 	}{
-		"Debian's, which takes 1.0":        {program: "prometheus", protocol: remotewrite.Auto},
-		"a new one, which takes 2.0":       {program: testtools.Path(t, testtools.Prometheus), protocol: remotewrite.V2},
-		"a new one, left to find it out":   {program: testtools.Path(t, testtools.Prometheus), protocol: remotewrite.Auto},
-		"a new one, sent 1.0 as asked for": {program: testtools.Path(t, testtools.Prometheus), protocol: remotewrite.V1},
+		"Debian's, which takes 1.0":        {protocol: remotewrite.Auto},
+		"a new one, which takes 2.0":       {program: testtools.Prometheus, protocol: remotewrite.V2},
+		"a new one, left to find it out":   {program: testtools.Prometheus, protocol: remotewrite.Auto},
+		"a new one, sent 1.0 as asked for": {program: testtools.Prometheus, protocol: remotewrite.V1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			base := startPrometheus(t, c.program)
+			program := "prometheus"
+			if c.program != "" {
+				program = testtools.Path(t, c.program)
+			}
+			base := startPrometheus(t, program)
 			sc := play(t, base+"/api/v1/write", c.protocol)
 			var answer struct {
 				Data struct {
