@@ -112,6 +112,8 @@ var layers = map[string]row{
 		}},
 	"internal/export": {layer: role, ours: []string{"internal/catalog", "internal/series", "internal/tally"}},
 	"internal/bridge": {layer: role, ours: []string{"internal/catalog", "internal/scrape", "internal/series", "internal/tally"}},
+	"internal/hooks":  {layer: role, ours: []string{"internal/catalog", "internal/queue", "internal/tally"}},
+	"internal/poll":   {layer: role, ours: []string{"internal/catalog", "internal/queue", "internal/tally"}},
 	"internal/push":   {layer: role, ours: []string{"internal/catalog", "internal/display", "internal/spool", "internal/tally", "internal/wire"}},
 	"internal/server": {layer: role, ours: []string{"internal/catalog", "internal/httpapi", "internal/store", "internal/tally", "internal/wire"}},
 	"internal/wrap":   {layer: role, ours: []string{"internal/attrib", "internal/counter"}, theirs: sys, whyTheir: "clone into a cgroup, wait4, prctl"},

@@ -27,6 +27,7 @@ func (d *decoder) check(c *Config) {
 		d.source(fmt.Sprintf("sources[%d]", i), &c.Sources[i], c.Sources[:i])
 	}
 	d.discover(&c.Discover)
+	d.ciServers(c.CIServers)
 }
 
 func (d *decoder) walk(path string, v reflect.Value, tag reflect.StructTag) {
@@ -142,6 +143,9 @@ func wanted(check string) string {
 	case "service":
 		return "a name of letters, digits and hyphens, at most 63"
 	}
+	if w := wantedCIServer(check); w != "" {
+		return w
+	}
 	return wantedOutput(check)
 }
 
@@ -178,6 +182,8 @@ func (d *decoder) text(path, s string, tag reflect.StructTag) {
 		ok = s == "" || validTarget(s)
 	case "service":
 		ok = serviceName.MatchString(s)
+	case "project":
+		ok = projectPath(s)
 	case "webconfig":
 		d.webConfig(path, s)
 	default:

@@ -18,22 +18,23 @@ import (
 // Config is every setting of cimeter. Its tags are the source of docs/config.md:
 // yaml (name), doc, min and max (accepted range), oneof, check (kind of value).
 type Config struct {
-	Listen        string   `yaml:"listen" check:"hostport" doc:"Address that the metrics, the API and the health pages are served at."`
-	Data          string   `yaml:"data" check:"path" doc:"Directory of the records. Made with mode 0700 where it does not exist."`
-	WebConfigFile string   `yaml:"web_config_file" check:"webconfig" doc:"TLS and basic auth of the listener, in the form of the Prometheus exporter toolkit. Must not be readable by everybody when it holds users or names a key."`
-	Machine       string   `yaml:"machine" check:"label" doc:"Name of this machine in labels and records. Default: the host's name."`
-	Pool          string   `yaml:"pool" check:"label" doc:"Name of the pool that this machine belongs to, where machines come and go. It is shown beside the machine."`
-	Log           Log      `yaml:"log" doc:"What cimeter says on standard error."`
-	Agent         Agent    `yaml:"agent" doc:"Metering of the builds on this machine."`
-	Metrics       Metrics  `yaml:"metrics" doc:"Bounds of what is exported."`
-	Records       Records  `yaml:"records" doc:"Bounds of the records kept on this machine. The oldest go first."`
-	Server        Server   `yaml:"server" doc:"The server that an agent sends its records to."`
-	Access        Access   `yaml:"access" doc:"Who may use a server."`
-	Store         Store    `yaml:"store" doc:"Where a server keeps its builds."`
-	Discover      Discover `yaml:"discover" doc:"How Prometheus finds machines."`
-	Outputs       Outputs  `yaml:"outputs" doc:"Where metrics and records are sent to, besides what is served: see docs/outputs.md."`
-	Debug         Debug    `yaml:"debug" doc:"Profiles and variables of cimeter itself."`
-	Sources       []Source `yaml:"sources" max:"64" doc:"Programs whose metrics are read and given to the outputs: see below."`
+	Listen        string     `yaml:"listen" check:"hostport" doc:"Address that the metrics, the API and the health pages are served at."`
+	Data          string     `yaml:"data" check:"path" doc:"Directory of the records. Made with mode 0700 where it does not exist."`
+	WebConfigFile string     `yaml:"web_config_file" check:"webconfig" doc:"TLS and basic auth of the listener, in the form of the Prometheus exporter toolkit. Must not be readable by everybody when it holds users or names a key."`
+	Machine       string     `yaml:"machine" check:"label" doc:"Name of this machine in labels and records. Default: the host's name."`
+	Pool          string     `yaml:"pool" check:"label" doc:"Name of the pool that this machine belongs to, where machines come and go. It is shown beside the machine."`
+	Log           Log        `yaml:"log" doc:"What cimeter says on standard error."`
+	Agent         Agent      `yaml:"agent" doc:"Metering of the builds on this machine."`
+	Metrics       Metrics    `yaml:"metrics" doc:"Bounds of what is exported."`
+	Records       Records    `yaml:"records" doc:"Bounds of the records kept on this machine. The oldest go first."`
+	Server        Server     `yaml:"server" doc:"The server that an agent sends its records to."`
+	Access        Access     `yaml:"access" doc:"Who may use a server."`
+	Store         Store      `yaml:"store" doc:"Where a server keeps its builds."`
+	Discover      Discover   `yaml:"discover" doc:"How Prometheus finds machines."`
+	Outputs       Outputs    `yaml:"outputs" doc:"Where metrics and records are sent to, besides what is served: see docs/outputs.md."`
+	Debug         Debug      `yaml:"debug" doc:"Profiles and variables of cimeter itself."`
+	CIServers     []CIServer `yaml:"ci_servers" max:"64" doc:"CI servers whose queue, workers and builds a server knows: see below and docs/queue.md."`
+	Sources       []Source   `yaml:"sources" max:"64" doc:"Programs whose metrics are read and given to the outputs: see below."`
 }
 
 // Log says what is logged and how.

@@ -93,7 +93,7 @@ records: {max_bytes: -3}
 `))
 	want := `c.yaml:1: listen: nowhere: want HOST:PORT with a port from 0 to 65535, such as :9808
 c.yaml:2: data: relative/dir: want an absolute path
-c.yaml:3: colour: unknown key: want one of listen, data, web_config_file, machine, pool, log, agent, metrics, records, server, access, store, discover, outputs, debug, sources
+c.yaml:3: colour: unknown key: want one of listen, data, web_config_file, machine, pool, log, agent, metrics, records, server, access, store, discover, outputs, debug, ci_servers, sources
 c.yaml:5: agent.intervall: unknown key: did you mean interval?
 c.yaml:6: agent.interval: 0s: want 100ms to 5m
 c.yaml:7: agent.full_every: many: want 1 to 1000

@@ -48,6 +48,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	}
 	walk(t, "", reflect.TypeFor[Config]())
 	walk(t, "agent.rules[].", reflect.TypeFor[Rule]())
+	walk(t, "ci_servers[].", reflect.TypeFor[CIServer]())
 }
 
 func isMapping(t reflect.Type) bool {
@@ -70,6 +71,8 @@ There is no place for a secret in this file: secrets come from the environment o
 	table(&b, "", reflect.ValueOf(Default()))
 	b.WriteString("## sources\n\n")
 	rows(&b, reflect.ValueOf(Source{}))
+	b.WriteString("\n## ci_servers\n\n")
+	rows(&b, reflect.ValueOf(CIServer{}))
 	b.WriteString("\n## agent.rules\n\n")
 	rows(&b, reflect.ValueOf(Rule{}))
 	b.WriteString("\nThe fields that `set` may give: `" + strings.Join(setFields[:], "`, `") + "`." + `

@@ -8,8 +8,10 @@ import (
 
 // Report is what one question to a CI server, or one of its webhooks, told.
 type Report struct {
-	At      time.Time        // when it was told, by our clock
-	Jobs    []cimeter.Job    // in no order; one key at most once
+	// At is when the server was asked, or when the webhook came, by our clock.
+	// What is told is at least as new. Whoever asks or receives sets it.
+	At      time.Time
+	Jobs    []cimeter.Job    // in no order; one key at most once; builds that ended too
 	Workers []cimeter.Worker // in no order
 	// WholeJobs says that every build that waits, is blocked or runs is in Jobs:
 	// one of that server that is not has left. WholeWorkers says so of Workers.
@@ -17,4 +19,10 @@ type Report struct {
 	// Clock is the server's clock less ours at At (its Date header): times in
 	// Jobs are by it. Absent when the server did not tell.
 	Clock cimeter.Opt[time.Duration]
+	// Wait is how long the server wants no further question, where it says so with
+	// a good answer: a limit that is nearly reached, Buildkite's
+	// Buildkite-Agent-Metrics-Poll-Duration. 0: it does not say.
+	Wait time.Duration
+	// Requests is how many requests were made to learn this; 0 is one.
+	Requests int
 }
