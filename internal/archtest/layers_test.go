@@ -58,13 +58,14 @@ var layers = map[string]row{
 	"internal/filter":        {layer: pure},
 	"internal/protoappend":   {layer: pure, theirs: []string{"google.golang.org/protobuf"}, whyTheir: "the encoding of protobuf's fields"},
 	"internal/refusal":       {layer: pure},
-	"internal/store":         {layer: pure, ours: []string{"internal/filter"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
+	"internal/recordjson":    {layer: pure},
+	"internal/store":         {layer: pure, ours: []string{"internal/filter", "internal/recordjson"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
 	"internal/queue":         {layer: pure},
 	"internal/series":        {layer: pure, ours: []string{"internal/catalog", "internal/tally"}},
 	"internal/summary":       {layer: pure, ours: []string{"internal/display"}},
 	"internal/tally":         {layer: pure, ours: []string{"internal/catalog"}},
 	"internal/terminal":      {layer: pure, ours: []string{"internal/display"}},
-	"internal/wire":          {layer: pure, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "zstd"},
+	"internal/wire":          {layer: pure, ours: []string{"internal/recordjson"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "zstd"},
 
 	"internal/discover/targets": {layer: pure, ours: []string{"internal/wire"}},
 

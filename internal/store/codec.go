@@ -1,14 +1,13 @@
 package store
 
 import (
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/recordjson"
 )
 
 // The stored form of a record and of a trace is their JSON in one zstd frame
@@ -32,7 +31,7 @@ func encode(r *cimeter.Record) (record, trace []byte, err error) {
 	}
 	bare := *r
 	bare.Trace = nil
-	b, err := recordAppender()(make([]byte, 0, 16<<10), reflect.ValueOf(&bare).Elem())
+	b, err := recordjson.Append(make([]byte, 0, 16<<10), &bare)
 	if err != nil {
 		// A number that JSON has no form for.
 		return nil, nil, fmt.Errorf("encode: %v: %w", err, cimeter.ErrInvalid)
@@ -44,7 +43,7 @@ func encode(r *cimeter.Record) (record, trace []byte, err error) {
 	if r.Trace == nil {
 		return record, nil, nil
 	}
-	if b, err = traceAppender()(b[:0], reflect.ValueOf(r.Trace).Elem()); err != nil {
+	if b, err = recordjson.AppendTrace(b[:0], r.Trace); err != nil {
 		return nil, nil, fmt.Errorf("encode trace: %v: %w", err, cimeter.ErrInvalid)
 	}
 	if len(b) > MaxRecordBytes {
@@ -55,30 +54,36 @@ func encode(r *cimeter.Record) (record, trace []byte, err error) {
 
 // Decode returns the record of its stored form; trace may be nil.
 func Decode(key string, record, trace []byte) (*cimeter.Record, error) {
-	var r cimeter.Record
-	if err := expand(record, &r); err != nil {
+	plain, err := expand(record)
+	if err != nil {
 		return nil, fmt.Errorf("stored record %s: %w", key, err)
 	}
-	if trace != nil {
-		r.Trace = new(cimeter.Trace)
-		if err := expand(trace, r.Trace); err != nil {
-			return nil, fmt.Errorf("stored trace of %s: %w", key, err)
-		}
+	r := new(cimeter.Record)
+	if err := recordjson.Decode(plain, r); err != nil {
+		return nil, fmt.Errorf("stored record %s: damaged: %w", key, err)
 	}
-	return &r, nil
+	if trace == nil {
+		return r, nil
+	}
+	if plain, err = expand(trace); err != nil {
+		return nil, fmt.Errorf("stored trace of %s: %w", key, err)
+	}
+	r.Trace = new(cimeter.Trace)
+	if err := recordjson.DecodeTrace(plain, r.Trace); err != nil {
+		return nil, fmt.Errorf("stored trace of %s: damaged: %w", key, err)
+	}
+	return r, nil
 }
 
-func expand(b []byte, into any) error {
+// expand returns the JSON of a stored form.
+func expand(b []byte) ([]byte, error) {
 	d, err := decoder()
 	if err != nil {
-		return fmt.Errorf("zstd: %w", err)
+		return nil, fmt.Errorf("zstd: %w", err)
 	}
 	plain, err := d.DecodeAll(b, nil)
 	if err != nil {
-		return fmt.Errorf("damaged: %w", err)
+		return nil, fmt.Errorf("damaged: %w", err)
 	}
-	if err := json.Unmarshal(plain, into); err != nil {
-		return fmt.Errorf("damaged: %w", err)
-	}
-	return nil
+	return plain, nil
 }

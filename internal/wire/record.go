@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/recordjson"
 )
 
 // Bounds of one record beside those of its JSON.
@@ -31,7 +32,7 @@ func DecodeRecord(line []byte) (*cimeter.Record, error) {
 		line = withoutNUL(line)
 	}
 	r := new(cimeter.Record)
-	if err := json.Unmarshal(line, r); err != nil {
+	if err := recordjson.Decode(line, r); err != nil {
 		return nil, fmt.Errorf("no record: %.200s: %w", err.Error(), cimeter.ErrInvalid)
 	}
 	if err := check(r); err != nil {
