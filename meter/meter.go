@@ -151,6 +151,14 @@ func (b *Builds) Finished(r Result, took time.Duration) {
 	}
 }
 
+// FinishedBuild is Finished of a build that has an id, which becomes the exemplar of
+// its duration where the format has them: at most 123 characters.
+func (b *Builds) FinishedBuild(id string, r Result, took time.Duration) {
+	if b != nil {
+		b.cell.EndedOf(tally.Exemplar{Build: id, At: time.Now()}, string(r), took.Seconds(), cimeter.Opt[float64]{})
+	}
+}
+
 // Abandoned takes a build that Started counted out of those that run, without an end.
 func (b *Builds) Abandoned() {
 	if b != nil {

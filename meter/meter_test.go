@@ -66,7 +66,12 @@ func TestMeter_prometheus(t *testing.T) {
 	if strings.Contains(text, `status="blocked"`) {
 		t.Error("what nobody told is shown")
 	}
-	om := get(full().Handler(), "application/openmetrics-text")
+	m := full()
+	m.Builds(meter.Labels{Project: "group/app", Runner: "r1"}).FinishedBuild("toy/7", meter.Success, time.Minute)
+	om := get(m.Handler(), "application/openmetrics-text")
+	if !strings.Contains(om, `le="60.0"} 1 # {build="toy/7"} 60 `) {
+		t.Errorf("no exemplar in\n%s", om)
+	}
 	if !strings.Contains(om, "# TYPE cache_hits counter\ncache_hits_total{") || !strings.HasSuffix(om, "# EOF\n") {
 		t.Errorf("OpenMetrics:\n%s", om)
 	}
@@ -109,6 +114,7 @@ func TestNil(t *testing.T) {
 	b.Queued(1)
 	b.Started()
 	b.Finished(meter.Success, 1)
+	b.FinishedBuild("id", meter.Success, 1)
 	b.Abandoned()
 	m.Counter("c", "").With("a", "b").Add(1)
 	m.Gauge("g", "").With("a", "b").Set(1)
@@ -132,6 +138,8 @@ func TestAllocations(t *testing.T) {
 			builds.Started()
 			worker.Start(job)
 			builds.Finished(meter.Success, time.Minute)
+			builds.Started()
+			builds.FinishedBuild("toy/7", meter.Failed, time.Minute)
 			worker.Done()
 			counter.Add(1)
 			gauge.Set(2)

@@ -126,6 +126,7 @@ func (l *Ledger) Resume(container string, inode uint64, t time.Time) *Segment {
 			p := b.parts[d.Part]
 			p.Ticked = t
 			if p.Decided {
+				p.key = b.Build.Key
 				p.cell = l.opts.Tally.Stage(tally.Labels{
 					CI: b.Build.CI, Project: b.Build.Project, Machine: l.opts.Machine, Runner: b.Build.Runner.Key(), Stage: p.Name,
 				})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/tally"
 )
 
 // Finish removes the builds that are over at t from the ledger and returns
@@ -48,7 +49,7 @@ func (l *Ledger) finish(b *build) *cimeter.Record {
 	r := b.record(b.Ended)
 	r.Result = b.result()
 	r.Trace = b.Tracer.Trace()
-	b.cell.Ended(r.Result, r.Usage.WallSeconds, cimeter.Opt[float64]{})
+	b.cell.EndedOf(tally.Exemplar{Build: r.Key, At: r.EndedAt}, r.Result, r.Usage.WallSeconds, cimeter.Opt[float64]{})
 	return r
 }
 

@@ -9,6 +9,7 @@ import (
 )
 
 func (l *Ledger) decide(b *build, p *part, n StageName) {
+	p.key = b.Build.Key
 	p.decide(n, l.opts.Tally.Stage(tally.Labels{
 		CI: b.Build.CI, Project: b.Build.Project, Machine: l.opts.Machine, Runner: b.Build.Runner.Key(), Stage: n.Name,
 	}))

@@ -54,6 +54,7 @@ func (s *Segment) Undecided() bool { return s.build != nil && !s.part.Decided }
 type part struct {
 	PartState
 	cell  *tally.Stage // nil until the name is decided
+	key   string       // of the build, once the name is decided
 	share *tally.Share
 }
 
@@ -145,7 +146,7 @@ func (p *part) observe() {
 	if u.CPUCores != nil {
 		cores = cimeter.Some(u.CPUCores.Avg)
 	}
-	p.cell.Ended(u.WallSeconds, peak, cores)
+	p.cell.EndedOf(tally.Exemplar{Build: p.key, At: p.Ended}, u.WallSeconds, peak, cores)
 }
 
 // decide fixes the part's name and hands what waited for it to the counters.

@@ -57,6 +57,9 @@ type Buckets struct {
 	Bounds []float64 // upper bounds in the family's unit, rising, without +Inf
 	Counts []uint64  // observations in each bucket and in none before it, +Inf last: len(Bounds)+1
 	Sum    float64   // of all observations, in the family's unit
+
+	Native   *Native   // the same in finer buckets; nil: not known, or not asked for
+	Exemplar *Exemplar // the latest that is known; nil: none, or not asked for
 }
 
 // Count returns how many observations there are.

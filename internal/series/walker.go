@@ -13,6 +13,8 @@ type Walker struct {
 	table    *tally.Table
 	start    time.Time
 	families []walked
+	fine     bool
+	counts   []uint64 // of the histogram at hand
 }
 
 // walked is one metric of the catalogue with what is kept of its series: their
@@ -187,6 +189,9 @@ func (w *Walker) histogram(points []Point, f *walked, name int, h *tally.Histogr
 	b := &Buckets{Bounds: f.metric.Buckets, Counts: make([]uint64, len(f.metric.Buckets)+1), Sum: h.Sum()}
 	for i := range b.Counts {
 		b.Counts[i] = h.Bucket(i)
+	}
+	if w.fine {
+		w.refine(b, h)
 	}
 	n := &f.names[name]
 	return append(points, Point{Key: n.key, Labels: n.labels, Buckets: b, Start: w.start})

@@ -18,7 +18,8 @@ func (s *Server) count(r *cimeter.Record) {
 	if !r.QueuedAt.IsZero() && !r.StartedAt.Before(r.QueuedAt) {
 		queued = cimeter.Some(r.StartedAt.Sub(r.QueuedAt).Seconds())
 	}
-	b.Ended(r.Result, r.Usage.WallSeconds, queued)
+	of := tally.Exemplar{Build: r.Key, At: r.EndedAt}
+	b.EndedOf(of, r.Result, r.Usage.WallSeconds, queued)
 	for i := range r.Stages {
 		st := &r.Stages[i]
 		cell := s.o.Tally.Stage(tally.Labels{CI: r.CI, Project: r.Project, Machine: r.Machine, Runner: r.Runner.Key(), Stage: st.Name})
@@ -31,7 +32,7 @@ func (s *Server) count(r *cimeter.Record) {
 		if st.Usage.CPUCores != nil {
 			cores = cimeter.Some(st.Usage.CPUCores.Avg)
 		}
-		cell.Ended(st.Usage.WallSeconds, peak, cores)
+		cell.EndedOf(of, st.Usage.WallSeconds, peak, cores)
 	}
 }
 

@@ -37,6 +37,11 @@ func (b *Build) Started() { b.running.Add(1) }
 // failed or canceled; anything else is unknown), how long it took, and how
 // long it had queued where that is known, both in seconds.
 func (b *Build) Ended(result string, durationSeconds float64, queueSeconds cimeter.Opt[float64]) {
+	b.EndedOf(Exemplar{}, result, durationSeconds, queueSeconds)
+}
+
+// EndedOf is Ended of a build that is named: Build and At of the exemplar.
+func (b *Build) EndedOf(of Exemplar, result string, durationSeconds float64, queueSeconds cimeter.Opt[float64]) {
 	i := slices.Index(b.bounds.results, result)
 	if i < 0 {
 		i = len(b.bounds.results) - 1
@@ -46,16 +51,16 @@ func (b *Build) Ended(result string, durationSeconds float64, queueSeconds cimet
 	}
 	e := &b.ended[i]
 	e.count.Add(1)
-	e.duration.get(b.bounds.duration).observe(durationSeconds)
+	e.duration.get(b.bounds.duration).observe(durationSeconds, of)
 	if q, ok := queueSeconds.Get(); ok {
-		b.queue.get(b.bounds.queue).observe(q)
+		b.queue.get(b.bounds.queue).observe(q, of)
 	}
 	b.running.Add(-1)
 }
 
 // Queued counts how long a build had queued, where that is told apart from its
 // end, in seconds.
-func (b *Build) Queued(seconds float64) { b.queue.get(b.bounds.queue).observe(seconds) }
+func (b *Build) Queued(seconds float64) { b.queue.get(b.bounds.queue).observe(seconds, Exemplar{}) }
 
 // Abandoned takes a build that Started counted out of those that run, without
 // an end: the agent stops, or the build turned out to be another one's part.

@@ -53,12 +53,17 @@ func (s *Stage) Gauge(g cimeter.Gauge) (uint64, bool) {
 // Ended counts the end of one run of the stage: how long it took in seconds,
 // the most memory that it held in bytes, and its average of CPU cores.
 func (s *Stage) Ended(durationSeconds float64, peakBytes cimeter.Opt[uint64], cores cimeter.Opt[float64]) {
-	s.duration.get(s.bounds.duration).observe(durationSeconds)
+	s.EndedOf(Exemplar{}, durationSeconds, peakBytes, cores)
+}
+
+// EndedOf is Ended in a build that is named: Build and At of the exemplar.
+func (s *Stage) EndedOf(of Exemplar, durationSeconds float64, peakBytes cimeter.Opt[uint64], cores cimeter.Opt[float64]) {
+	s.duration.get(s.bounds.duration).observe(durationSeconds, of)
 	if peak, ok := peakBytes.Get(); ok {
-		s.memoryPeak.get(s.bounds.memoryPeak).observe(float64(peak))
+		s.memoryPeak.get(s.bounds.memoryPeak).observe(float64(peak), of)
 	}
 	if c, ok := cores.Get(); ok {
-		s.cpuCores.get(s.bounds.cpuCores).observe(c)
+		s.cpuCores.get(s.bounds.cpuCores).observe(c, of)
 	}
 }
 

@@ -81,15 +81,16 @@ type Histogram struct {
 	bounds  []float64
 	buckets []atomic.Uint64 // one for each bound, then +Inf; not cumulative
 	sum     atomic.Uint64   // bits of a float64
+	fine    native
 }
 
 func newHistogram(bounds []float64) *Histogram {
-	return &Histogram{bounds: bounds, buckets: make([]atomic.Uint64, len(bounds)+1)}
+	return &Histogram{bounds: bounds, buckets: make([]atomic.Uint64, len(bounds)+1), fine: newNative(bounds)}
 }
 
 // observe counts x. What is negative or not finite is no measurement and is
-// not counted.
-func (h *Histogram) observe(x float64) {
+// not counted. Of a build that is known it is the exemplar.
+func (h *Histogram) observe(x float64, of Exemplar) {
 	if !finite(x) || x < 0 {
 		return
 	}
@@ -97,8 +98,12 @@ func (h *Histogram) observe(x float64) {
 	for i < len(h.bounds) && x > h.bounds[i] {
 		i++
 	}
+	// The fine buckets come first: see Native.
+	h.fine.observe(x)
 	addFloat(&h.sum, x)
 	h.buckets[i].Add(1)
+	of.Value = x
+	h.fine.exemplify(of)
 }
 
 // Bucket returns how many observations fell in bucket i and in none before it;

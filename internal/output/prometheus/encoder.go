@@ -3,6 +3,7 @@ package prometheus
 import (
 	"io"
 	"sync"
+	"time"
 
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/series"
@@ -22,8 +23,9 @@ const (
 type Encoder struct {
 	table    *tally.Table
 	more     []func() []series.Family
-	asking   sync.Mutex // held while more are called
-	families []family   // sorted by name
+	asking   sync.Mutex     // held while more are called, or walker is
+	walker   *series.Walker // for protobuf
+	families []family       // sorted by name
 	buffers  chan []byte
 	serving  chan struct{}
 
@@ -56,7 +58,8 @@ type row struct {
 // New returns an encoder for what t holds, and for what more return at each
 // scrape, one at a time.
 func New(t *tally.Table, more ...func() []series.Family) *Encoder {
-	e := &Encoder{table: t, more: more, buffers: make(chan []byte, maxScrapes), serving: make(chan struct{}, maxScrapes)}
+	e := &Encoder{table: t, more: more, walker: series.NewWalker(t, time.Time{}), buffers: make(chan []byte, maxScrapes), serving: make(chan struct{}, maxScrapes)}
+	e.walker.Fine()
 	metrics := catalog.Metrics()
 	for i := range metrics {
 		e.families = append(e.families, newFamily(&metrics[i]))
@@ -89,13 +92,16 @@ func newFamily(m *catalog.Metric) family {
 
 // Encode writes all metrics to w in the format. The error is w's.
 func (e *Encoder) Encode(w io.Writer, format Format) error {
+	if format == Protobuf {
+		return e.protobuf(w)
+	}
 	var buf []byte
 	select {
 	case buf = <-e.buffers:
 	default:
 		buf = make([]byte, 0, chunk+chunk/4)
 	}
-	o := output{w: w, buf: buf[:0]}
+	o := output{w: w, buf: buf[:0], exemplars: format == OpenMetrics}
 	e.encode(&o, format)
 	if format == OpenMetrics {
 		o.buf = append(o.buf, "# EOF\n"...)
@@ -227,9 +233,17 @@ func (f *family) histogram(o *output, r *row, labels []byte, h *tally.Histogram)
 		return
 	}
 	sum, n := h.Sum(), uint64(0)
+	at := -1 // the bucket of the exemplar
+	var exemplar tally.Exemplar
+	if o.exemplars {
+		exemplar, at = exemplarOf(f.metric.Buckets, h)
+	}
 	for i, tail := range r.buckets {
 		n += h.Bucket(i)
 		o.buf = appendScaled(appendLine(o.buf, f.bucket, labels, tail), n, 0)
+		if i == at {
+			o.buf = appendExemplar(o.buf, exemplar)
+		}
 		o.end()
 	}
 	o.buf = appendFloat(appendLine(o.buf, f.sum, labels, r.tail), sum)
@@ -290,6 +304,8 @@ type output struct {
 	samples int
 	flushed bool
 	err     error
+
+	exemplars bool // the format has them
 }
 
 // end ends a sample line.

@@ -10,24 +10,31 @@ import (
 )
 
 // extra writes the families that are not in the catalogue. They come with labels
-// of their own, so their bytes are rendered anew each time. A family whose name is
-// one of the catalogue's, or that was there already, is left out: a name must not
-// stand twice on a page.
+// of their own, so their bytes are rendered anew each time.
 func (e *Encoder) extra(o *output, format Format) {
+	others := e.others()
+	for i := range others {
+		if foreign(o, format, &others[i]); o.err != nil {
+			return
+		}
+	}
+}
+
+// others returns the families that are not in the catalogue. One whose name is one
+// of the catalogue's, or was there already, is left out: a name must not stand
+// twice on a page.
+func (e *Encoder) others() (all []series.Family) {
 	seen := map[string]bool{}
 	for _, source := range e.more {
 		for _, f := range source() {
 			base := strings.TrimSuffix(strings.TrimSuffix(f.Name, "_total"), "_info")
-			if _, taken := catalog.Lookup(f.Name); taken || seen[base] || len(f.Points) == 0 {
-				continue
-			}
-			seen[base] = true
-			foreign(o, format, &f)
-			if o.err != nil {
-				return
+			if _, taken := catalog.Lookup(f.Name); !taken && !seen[base] && len(f.Points) > 0 {
+				seen[base] = true
+				all = append(all, f)
 			}
 		}
 	}
+	return all
 }
 
 // foreign writes a family of text or OpenMetrics.

@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// Format is a text format of metrics.
+// Format is a form of a page of metrics.
 type Format uint8
 
 // The formats.
 const (
 	Text        Format = iota // Prometheus text 0.0.4 (1.0.0 differs only for names that we do not have)
-	OpenMetrics               // OpenMetrics text 1.0.0 (0.0.1 differs only for exemplars that we do not have)
+	OpenMetrics               // OpenMetrics text, 1.0.0 and 0.0.1 alike: with exemplars
+	Protobuf                  // delimited io.prometheus.client.MetricFamily: with exemplars and native histograms
 )
 
 // offer is a content type that Negotiate can answer with.
@@ -22,22 +23,32 @@ type offer struct {
 
 // offers returns what can be served, best first where a client has no
 // preference.
-func offers() [4]offer {
-	return [4]offer{
+func offers() [5]offer {
+	return [5]offer{
 		{OpenMetrics, "application/openmetrics-text", "1.0.0"},
 		{OpenMetrics, "application/openmetrics-text", "0.0.1"},
 		{Text, "text/plain", "0.0.4"},
 		{Text, "text/plain", "1.0.0"},
+		{Protobuf, protobufMedia, ""},
 	}
 }
 
+const (
+	protobufMedia = "application/vnd.google.protobuf"
+	protobufProto = "io.prometheus.client.MetricFamily"
+)
+
 func (o offer) contentType(escaping string) string {
+	if o.format == Protobuf {
+		return o.media + "; proto=" + protobufProto + "; encoding=delimited; escaping=" + escaping
+	}
 	return o.media + "; version=" + o.version + "; charset=utf-8; escaping=" + escaping
 }
 
 // clause is one part of an Accept header between commas.
 type clause struct {
 	media, version, escaping string
+	proto, encoding          string // of protobuf
 	q                        float64
 }
 
@@ -85,6 +96,10 @@ func (c clause) matches(o offer) bool {
 	if (typ != "*" && typ != wantType) || (sub != "*" && sub != wantSub) {
 		return false
 	}
+	if o.format == Protobuf {
+		// A wildcard is no wish for bytes that a person cannot read.
+		return c.media == protobufMedia && c.proto == protobufProto && c.encoding == "delimited"
+	}
 	version := c.version
 	if version == "" {
 		switch c.media { // a wildcard has no version of its own
@@ -127,6 +142,10 @@ func parseClause(s string) (clause, bool) {
 			c.q = q
 		case "version":
 			c.version = strings.Trim(value, " ")
+		case "proto":
+			c.proto = strings.Trim(value, " ")
+		case "encoding":
+			c.encoding = strings.Trim(value, " ")
 		case "escaping":
 			c.escaping = strings.Trim(value, " ")
 		}

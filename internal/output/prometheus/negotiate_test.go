@@ -14,7 +14,7 @@ import (
 func peer(accept string) string {
 	h := http.Header{}
 	h.Set("Accept", accept)
-	return string(expfmt.NegotiateAccept(h, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtText, expfmt.FmtText_1_0_0))
+	return string(expfmt.NegotiateAccept(h, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtText, expfmt.FmtText_1_0_0, expfmt.FmtProtoDelim))
 }
 
 func TestNegotiate_asPrometheus(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cimeter/cimeter/internal/catalog"
+	"github.com/cimeter/cimeter/internal/tally"
 )
 
 // header returns the lines before a metric's samples, in both formats.
@@ -136,4 +137,30 @@ func appendScaled(dst []byte, v uint64, decimals int) []byte {
 		rest %= unit
 	}
 	return dst
+}
+
+// exemplarOf returns a histogram's exemplar and the bucket that it is in, or -1.
+func exemplarOf(bounds []float64, h *tally.Histogram) (tally.Exemplar, int) {
+	e, ok := h.Exemplar()
+	if !ok {
+		return e, -1
+	}
+	i := 0
+	for i < len(bounds) && e.Value > bounds[i] {
+		i++
+	}
+	return e, i
+}
+
+// appendExemplar appends what stands behind a bucket's count in OpenMetrics.
+func appendExemplar(dst []byte, e tally.Exemplar) []byte {
+	dst = append(dst, " # {"+tally.BuildLabel+"=\""...)
+	dst = append(appendEscaped(dst, e.Build), "\"} "...)
+	dst = appendFloat(dst, e.Value)
+	if e.At.IsZero() {
+		return dst
+	}
+	dst = strconv.AppendInt(append(dst, ' '), e.At.Unix(), 10)
+	ms := e.At.Nanosecond() / 1e6
+	return append(dst, '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10))
 }

@@ -120,7 +120,7 @@ func TestPrometheus(t *testing.T) {
 
 // startPrometheus starts a Prometheus that scrapes /text and /openmetrics of the
 // target, and returns its address. It ends with the test.
-func startPrometheus(t *testing.T, path, target string) string {
+func startPrometheus(t *testing.T, path, target string, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	config := "global: {scrape_interval: 1s}\nscrape_configs:\n"
@@ -140,6 +140,7 @@ func startPrometheus(t *testing.T, path, target string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	var log bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	cmd.Args = append(cmd.Args, flags...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
