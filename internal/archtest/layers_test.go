@@ -80,7 +80,7 @@ var layers = map[string]row{
 	"internal/docker": {layer: adapter,
 		theirs:   []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "github.com/containerd/errdefs"},
 		whyTheir: "the official client of the Docker Engine"},
-	"internal/httpapi": {layer: adapter, ours: []string{"internal/discover/targets", "internal/display", "internal/filter", "internal/store", "internal/summary", "internal/wire"}, mayLog: true /* hands http.Server its caller's logger */},
+	"internal/httpapi": {layer: adapter, ours: []string{"internal/discover/targets", "internal/display", "internal/filter", "internal/recordjson", "internal/store", "internal/summary", "internal/wire"}, mayLog: true /* hands http.Server its caller's logger */},
 	"internal/httpapi/webconfig": {layer: adapter, mayLog: true, /* the toolkit asks for a logger; it gets one that discards */
 		theirs: []string{"github.com/prometheus/exporter-toolkit"}, whyTheir: "TLS and basic auth as all exporters have them"},
 	"internal/machine":           {layer: adapter},

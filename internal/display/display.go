@@ -145,6 +145,11 @@ func Pad(s string, width int, mark string) string {
 func JSON(doc []byte) []byte {
 	out := make([]byte, 0, len(doc)+len(doc)/64)
 	for len(doc) > 0 {
+		if n := plainASCII(doc); n > 0 {
+			out = append(out, doc[:n]...)
+			doc = doc[n:]
+			continue
+		}
 		r, size := utf8.DecodeRune(doc)
 		switch {
 		case safe(r, unicode.MaxRune) || r == '\n' || r == '\t' || r == '\r':
@@ -158,4 +163,14 @@ func JSON(doc []byte) []byte {
 		doc = doc[size:]
 	}
 	return out
+}
+
+// plainASCII is how many printable characters of ASCII doc begins with.
+func plainASCII(doc []byte) int {
+	for i, c := range doc {
+		if c < ' ' || c > '~' {
+			return i
+		}
+	}
+	return len(doc)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/filter"
+	"github.com/cimeter/cimeter/internal/recordjson"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/summary"
 )
@@ -246,14 +247,33 @@ func (a *API) list(q *question) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := struct {
-		Builds []*cimeter.Record `json:"builds"`
-		Next   string            `json:"next,omitempty"`
-	}{page.Records, page.Next}
-	if answer.Builds == nil {
-		answer.Builds = []*cimeter.Record{}
+	return listAnswer(page)
+}
+
+// document is an answer that is JSON already.
+type document []byte
+
+// listAnswer is {"builds": [...], "next": "..."}; next is absent on the last page.
+func listAnswer(page store.Page) (document, error) {
+	b := []byte(`{"builds":[`)
+	for i, r := range page.Records {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = recordjson.Append(b, r); err != nil {
+			return nil, fmt.Errorf("encode record %s: %w", r.Key, err)
+		}
 	}
-	return answer, nil
+	b = append(b, ']')
+	if page.Next != "" {
+		next, err := json.Marshal(page.Next)
+		if err != nil {
+			return nil, fmt.Errorf("encode answer: %w", err)
+		}
+		b = append(append(b, `,"next":`...), next...)
+	}
+	return append(b, '}'), nil
 }
 
 // trace is GET /api/v1/traces/{key}.
@@ -308,9 +328,12 @@ func (a *API) get(ctx context.Context, key string) (*cimeter.Record, error) {
 // writeTagged answers with a JSON document and its entity tag, or with 304 when
 // the client has it.
 func writeTagged(w http.ResponseWriter, r *http.Request, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+	b, ok := v.(document)
+	if !ok {
+		var err error
+		if b, err = json.Marshal(v); err != nil {
+			return fmt.Errorf("encode answer: %w", err)
+		}
 	}
 	return writeBytes(w, r, "application/json", append(display.JSON(b), '\n'))
 }
