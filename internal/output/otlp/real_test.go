@@ -83,3 +83,22 @@ func get(t *testing.T, url string) []byte {
 	}
 	return b
 }
+
+// ready waits until a program says that it is.
+func ready(t *testing.T, url string) {
+	t.Helper()
+	client := &http.Client{Timeout: time.Minute}
+	for end := time.Now().Add(time.Minute); ; {
+		resp, err := client.Get(url)
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v: want 200 within a minute", url, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
