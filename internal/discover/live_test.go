@@ -102,7 +102,7 @@ scrape_configs:
     scrape_interval: 1h
     scrape_timeout: 1s
     consul_sd_configs:
-      - {server: '%s', authorization: {credentials: %s}, services: [cimeter, node-exporter]}
+      - {server: '%s', authorization: {credentials: %s}, services: [cimeter, node-exporter], refresh_interval: 1s}
     relabel_configs:
       - {source_labels: [__meta_consul_service_metadata_machine], target_label: machine}
       - {source_labels: [__meta_consul_service_metadata_pool], target_label: pool}
