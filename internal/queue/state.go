@@ -114,7 +114,7 @@ type Why string
 // What a build waits for. Only the first two can be told from the CI server alone.
 const (
 	WhyUnknown   Why = ""
-	WhyNoWorker  Why = "no_worker" // no worker that is not offline has the tags
+	WhyNoWorker  Why = "no_worker" // no worker that takes builds has the tags
 	WhyNoSlot    Why = "no_slot"   // those that have the tags are full
 	WhyStarting  Why = "starting"  // a worker took it, and no agent has seen anything of it: a machine starts
 	WhyPull      Why = "pull"      // an image is pulled
