@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/debug"
 	"github.com/cimeter/cimeter/internal/httpapi"
@@ -51,7 +52,7 @@ func openDebug(conf config.Config, e *env, counts *tally.Table, queue func() exp
 	}
 	walker := series.NewWalker(counts, time.Now())
 	handler := debug.New(debug.Options{
-		Vars:  expvar.New(expvar.Options{Program: "cimeter", Queue: queue, Families: walker.Families}),
+		Vars:  expvar.New(expvar.Options{Program: "cimeter", Queue: func() expvar.Queue { return told(counts, queue()) }, Families: walker.Families}),
 		Token: token.Reveal(),
 	})
 	log.Info("debug endpoints are served", "at", listener.Addr().String())
@@ -78,5 +79,23 @@ func fleetQueue(agents []httpapi.Agent) expvar.Queue {
 		}
 	}
 	q.Working = cimeter.Some(len(q.Builds))
+	return q
+}
+
+// told returns the queue with what CI servers tell of it, where any does.
+func told(counts *tally.Table, q expvar.Queue) expvar.Queue {
+	sum := func(metric, of string, into *cimeter.Opt[int]) {
+		for _, v := range counts.Values(metric) {
+			if n, ok := v.Get(); ok && v.Labels()[1] == of { // server, then what
+				*into = cimeter.Some(into.Value + int(n))
+			}
+		}
+	}
+	sum(catalog.QueueBuilds, "waiting", &q.Length)
+	sum(catalog.Workers, "idle", &q.Waiting)
+	if q.Waiting.Known {
+		q.Workers = q.Waiting
+		sum(catalog.Workers, "busy", &q.Workers)
+	}
 	return q
 }

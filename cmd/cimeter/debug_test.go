@@ -11,6 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/catalog"
+	"github.com/cimeter/cimeter/internal/output/expvar"
+	"github.com/cimeter/cimeter/internal/tally"
 )
 
 var debugging = regexp.MustCompile(`msg="debug endpoints are served" at=(\S+)`)
@@ -109,5 +114,22 @@ func TestDebugEndpoints_token(t *testing.T) {
 	}
 	if err := p.end(syscall.SIGTERM); err != nil || strings.Contains(p.log.String(), "seeded-secret-7") {
 		t.Errorf("%v:\n%s", err, p.log.String())
+	}
+}
+
+// What CI servers tell of their queues is summed; what none tells stays absent.
+func TestQueueTold(t *testing.T) {
+	counts := tally.New(tally.Options{})
+	if q := told(counts, expvar.Queue{Working: cimeter.Some(1)}); q.Length.Known || q.Workers.Known || q.Waiting.Known || q.Working.Value != 1 {
+		t.Errorf("nobody told %+v", q)
+	}
+	for server, n := range map[string]float64{"a": 2, "b": 3} {
+		counts.Value(catalog.QueueBuilds, server, "waiting").Set(n)
+		counts.Value(catalog.QueueBuilds, server, "blocked").Set(100)
+		counts.Value(catalog.Workers, server, "idle").Set(1)
+		counts.Value(catalog.Workers, server, "busy").Set(n)
+	}
+	if q := told(counts, expvar.Queue{}); q.Length.Value != 5 || q.Workers.Value != 7 || q.Waiting.Value != 2 {
+		t.Errorf("%+v: want 5 builds, 7 workers, 2 of them waiting", q)
 	}
 }
