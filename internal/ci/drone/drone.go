@@ -91,7 +91,13 @@ func key(l map[string]string) string {
 	if repo == "" {
 		repo = l[labelCreated]
 	}
-	return cimeter.BuildKey(CI, host, repo, l[labelBuild], l[labelStageNumber])
+	return Key(host, repo, l[labelBuild], l[labelStageNumber])
+}
+
+// Key returns the key of a stage: host is the server's, with its port where it has
+// one, in lower case; repo is a path such as org/app.
+func Key(host, repo, build, stage string) string {
+	return cimeter.BuildKey(CI, host, repo, build, stage)
 }
 
 // IsName reports whether s is a name that the runner gives a container or a

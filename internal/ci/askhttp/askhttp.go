@@ -1,0 +1,229 @@
+// Package askhttp puts questions to a CI server over HTTP.
+//
+// It owns one server's address, credential, idle connections, and the answers
+// that came with an ETag, so that a server that answers 304 need not tell all
+// again. It makes one try a call, follows no redirect (one could carry a credential
+// to another host), reads a bounded answer, and names no credential and no query in an
+// error. Start with [New]; a Server may be used by many goroutines at once.
+package askhttp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/ci/ask"
+)
+
+const (
+	dialTimeout    = 10 * time.Second
+	answerTimeout  = 60 * time.Second // for an answer's header, where the caller has no deadline
+	maxAnswerBytes = 32 << 20
+	maxKept        = 256     // answers with an ETag
+	maxKeptBytes   = 8 << 20 // of all of them
+)
+
+// Options say which server is asked, and as whom.
+type Options struct {
+	URL    string                 // http or https, without user and password
+	User   string                 // of basic authentication; "" sends the token by the question's scheme
+	Token  func() (string, error) // asked for before each request; nil or "": none
+	CAFile string                 // PEM of the authorities that may sign its certificate; "": the system's
+	// Header is sent with each request: Accept and the like.
+	Header map[string]string
+}
+
+// Server is one CI server. Make it with New.
+type Server struct {
+	o    Options
+	base *url.URL
+
+	mu   sync.Mutex
+	http *http.Client // replaced after a failure, so that a new CA file is read
+	kept map[string]answer
+	size int
+}
+
+// answer is one that came with an ETag, and for which token.
+type answer struct {
+	etag, token string
+	body        []byte
+}
+
+// New returns a server. The error wraps [cimeter.ErrInvalid] for an address that
+// is no http or https URL.
+func New(o Options) (*Server, error) {
+	u, err := url.Parse(strings.TrimRight(o.URL, "/"))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("address of the CI server: want http://HOST or https://HOST, without user and password: %w", cimeter.ErrInvalid)
+	}
+	return &Server{o: o, base: u, kept: make(map[string]answer)}, nil
+}
+
+// Do implements [ask.Doer].
+func (s *Server) Do(ctx context.Context, q ask.Request) (ask.Answer, error) {
+	r, token, err := s.request(ctx, q)
+	if err != nil {
+		return ask.Answer{}, err
+	}
+	key := r.URL.String()
+	get := r.Method == http.MethodGet && !q.Fresh
+	had, ok := s.keeping(key, token)
+	if get && ok {
+		r.Header.Set("If-None-Match", had.etag)
+	}
+	c, err := s.client()
+	if err != nil {
+		return ask.Answer{}, err
+	}
+	began := time.Now()
+	resp, err := c.Do(r)
+	if err != nil {
+		s.forget(c)
+		return ask.Answer{}, bare(err)
+	}
+	defer resp.Body.Close()
+	now := time.Now()
+	a := ask.Answer{Status: resp.StatusCode, Header: resp.Header, At: began.Add(now.Sub(began) / 2)}
+	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1)); err != nil {
+		return ask.Answer{}, fmt.Errorf("read the answer: %w", bare(err))
+	}
+	if len(a.Body) > maxAnswerBytes {
+		return ask.Answer{}, fmt.Errorf("answer is longer than %d bytes: %w", maxAnswerBytes, cimeter.ErrInvalid)
+	}
+	switch {
+	case get && ok && a.Status == http.StatusNotModified:
+		a.Status, a.Body = http.StatusOK, had.body
+	case get && a.Status == http.StatusOK:
+		s.keep(key, answer{etag: resp.Header.Get("ETag"), token: token, body: a.Body})
+	}
+	return a, nil
+}
+
+func (s *Server) request(ctx context.Context, q ask.Request) (*http.Request, string, error) {
+	u := s.base.JoinPath(q.Path)
+	u.RawQuery = q.Query.Encode()
+	method := q.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	var body io.Reader
+	if q.Form != nil {
+		body = strings.NewReader(q.Form.Encode())
+	}
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, "", bare(err)
+	}
+	r.Header.Set("User-Agent", "cimeter")
+	r.Header.Set("Accept", "application/json")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for name, value := range s.o.Header {
+		r.Header.Set(name, value)
+	}
+	if s.o.Token == nil {
+		return r, "", nil
+	}
+	token, err := s.o.Token()
+	if err != nil {
+		return nil, "", fmt.Errorf("read the token: %w", err)
+	}
+	token = strings.TrimSpace(token)
+	switch scheme := q.Sign; {
+	case token == "":
+	case s.o.User != "":
+		r.SetBasicAuth(s.o.User, token)
+	case scheme == "":
+		r.Header.Set("Authorization", "Bearer "+token)
+	default:
+		r.Header.Set("Authorization", scheme+" "+token)
+	}
+	return r, token, nil
+}
+
+func (s *Server) keeping(key, token string) (answer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, ok := s.kept[key]
+	return a, ok && a.token == token
+}
+
+// keep remembers an answer that has an ETag. What is over the bounds makes all
+// others be forgotten: they come anew with the next round.
+func (s *Server) keep(key string, a answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size -= len(s.kept[key].body)
+	delete(s.kept, key)
+	if a.etag == "" || len(a.body) > maxKeptBytes {
+		return
+	}
+	if len(s.kept) >= maxKept || s.size+len(a.body) > maxKeptBytes {
+		clear(s.kept)
+		s.size = 0
+	}
+	s.kept[key] = a
+	s.size += len(a.body)
+}
+
+func (s *Server) client() (*http.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.http != nil {
+		return s.http, nil
+	}
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   dialTimeout,
+		ResponseHeaderTimeout: answerTimeout,
+		MaxIdleConnsPerHost:   2,
+		IdleConnTimeout:       90 * time.Second,
+		ForceAttemptHTTP2:     true,
+	}
+	if s.o.CAFile != "" {
+		pem, err := os.ReadFile(s.o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the authorities: %w", err)
+		}
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("authorities of %s: no certificate in it: %w", s.o.CAFile, cimeter.ErrInvalid)
+		}
+	}
+	s.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return s.http, nil
+}
+
+// forget lets go of a client that failed.
+func (s *Server) forget(c *http.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.http == c {
+		c.CloseIdleConnections()
+		s.http = nil
+	}
+}
+
+// bare is an error without the URL, whose query could hold a secret.
+func bare(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
