@@ -70,6 +70,8 @@ func (w *Walker) Families() []Family {
 		switch {
 		case f.kind == Info:
 			points = w.infos(f)
+		case f.metric.Scope == catalog.Program && f.kind == Histogram:
+			points = w.distributions(f)
 		case f.metric.Scope == catalog.Program:
 			points = w.values(f)
 		case f.metric.Scope == catalog.Build:
@@ -159,6 +161,16 @@ func (w *Walker) values(f *walked) []Point {
 		if x, ok := v.Get(); ok {
 			points = w.point(points, &f.names[i], x)
 		}
+	}
+	return points
+}
+
+func (w *Walker) distributions(f *walked) (points []Point) {
+	for i, d := range w.table.Distributions(f.metric.Name) {
+		if i == len(f.names) {
+			f.name(f.metric.Labels, d.Labels()...)
+		}
+		points = w.histogram(points, f, i, d.Histogram())
 	}
 	return points
 }

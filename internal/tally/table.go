@@ -53,6 +53,9 @@ type metric struct {
 	values  []*Value // append-only
 	infos   []*Info  // replaced as a whole, never changed in place
 	version uint64   // of infos
+
+	spread    map[string]*Distribution // by label values, of a histogram of the program
+	spreadSeq []*Distribution          // append-only
 }
 
 // Info is one series of an info metric.
@@ -83,6 +86,9 @@ func New(o Options) *Table {
 			n *= len(m.Buckets) + 3 // and +Inf, sum and count
 		}
 		switch {
+		case m.Scope == catalog.Program && m.Kind == catalog.Histogram:
+			t.metrics[m.Name].spread = map[string]*Distribution{}
+			t.reserve += n // its fold
 		case m.Kind == catalog.Info || m.Scope == catalog.Program:
 			t.reserve++ // its fold
 		case m.Scope == catalog.Stage:

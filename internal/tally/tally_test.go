@@ -212,6 +212,8 @@ func TestTable_programmerErrors(t *testing.T) {
 		switch {
 		case m.Kind == catalog.Info:
 			table.Info(m.Name, values...)
+		case m.Scope == catalog.Program && m.Kind == catalog.Histogram:
+			table.Distribution(m.Name, values...)
 		case m.Scope == catalog.Program:
 			table.Value(m.Name, values...)
 		}

@@ -127,6 +127,8 @@ func (e *Encoder) encode(o *output, format Format) {
 		switch {
 		case f.metric.Kind == catalog.Info:
 			e.infos(o, f)
+		case f.metric.Scope == catalog.Program && f.metric.Kind == catalog.Histogram:
+			e.distributions(o, f)
 		case f.metric.Scope == catalog.Program:
 			e.values(o, f)
 		case f.metric.Scope == catalog.Build:
@@ -265,6 +267,19 @@ func (e *Encoder) values(o *output, f *family) {
 			o.buf = appendFloat(append(o.buf, cells[i]...), x)
 			o.end()
 		}
+	}
+}
+
+func (e *Encoder) distributions(o *output, f *family) {
+	all := e.table.Distributions(f.metric.Name)
+	e.mu.Lock()
+	for _, d := range all[min(len(f.cells), len(all)):] {
+		f.cells = append(f.cells, clip(appendLabels(nil, f.metric.Labels, d.Labels())))
+	}
+	cells := f.cells
+	e.mu.Unlock()
+	for i, d := range all {
+		f.histogram(o, &f.series[0], cells[i], d.Histogram())
 	}
 }
 

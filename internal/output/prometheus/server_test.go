@@ -42,10 +42,15 @@ func need(t *testing.T, program string) string {
 func fullTable() *tally.Table {
 	table := smallTable()
 	for _, m := range catalog.Metrics() {
-		if m.Scope == catalog.Program && m.Kind != catalog.Info {
-			table.Value(m.Name, make([]string, len(m.Labels))...).Set(1.25)
+		switch values := make([]string, len(m.Labels)); {
+		case m.Scope != catalog.Program || m.Kind == catalog.Info:
+		case m.Kind == catalog.Histogram:
+			table.Distribution(m.Name, values...).Observe(7, tally.Exemplar{})
+		default:
+			table.Value(m.Name, values...).Set(1.25)
 		}
 	}
+	table.SetInfo(catalog.WorkerInfo, "w", "gitlab.example.com", "w", "docker-1", "s_a1b2", "18.5.0", "linux/amd64")
 	s := table.Stage(tally.Labels{CI: "all"})
 	var sample cimeter.Sample
 	for c := range cimeter.NumCounters {
