@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # daemons and kernels: that wants the machine for itself.
 UNITS = $$($(GO) list ./... | grep -v -e /e2e -e /bench)
 
-.PHONY: all build run test vet lint bench load fuzz e2e golden clean
+.PHONY: all build run test tools vet lint bench load fuzz e2e golden clean
 all: build
 
 build: ## the static binary: bin/cimeter
@@ -18,9 +18,12 @@ run: build ## meter a sample build (cimeter vetting, compiling and testing a par
 
 test: ## everything that must hold; installs what it needs
 	scripts/setup.sh
-	$(MAKE) --no-print-directory vet
+	$(MAKE) --no-print-directory vet tools
 	$(GO) test -timeout 20m $(UNITS)
 	$(GO) test -count=1 -timeout 60m ./e2e/...
+
+tools: ## the programs of others that tests run against, built once into the user's cache
+	$(GO) test -timeout 60m -run '^TestTools$$' ./internal/testtools
 
 vet: ## what is quick to see
 	$(GO) vet ./...
