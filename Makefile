@@ -48,7 +48,7 @@ e2e: ## only the tests on real daemons and kernels
 	$(GO) test -count=1 -timeout 30m ./e2e/...
 
 golden: ## rewrite what is rendered from the code: docs, dependency list
-	$(GO) test ./internal/config ./internal/catalog ./internal/archtest -update
+	$(GO) test ./internal/config ./internal/catalog ./internal/dashboard ./internal/archtest -update
 
 clean:
 	rm -rf bin
