@@ -49,11 +49,12 @@ var layers = map[string]row{
 	"internal/ci/act":            {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/ask":            {layer: pure, ours: []string{"internal/queue"}},
 	"internal/ci/askhttp":        {layer: adapter, ours: []string{"internal/ci/ask"}},
-	"internal/ci/drone":          {layer: pure, ours: []string{"internal/ci"}},
+	"internal/ci/drone":          {layer: pure, ours: []string{"internal/ci", "internal/ci/ask"}},
 	"internal/ci/drone/droneapi": {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/drone", "internal/queue"}},
+	"internal/ci/drone/dronedb":  {layer: adapter, ours: []string{"internal/ci/drone", "internal/queue"}, theirs: []string{"github.com/jackc/pgx", "modernc.org/sqlite"}, whyTheir: "the databases that Drone can have"},
 	"internal/ci/gitea":          {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/github":         {layer: pure, ours: []string{"internal/ci"}},
-	"internal/ci/gitlab":         {layer: pure, ours: []string{"internal/ci"}, outside: []string{"joblist.go"}},
+	"internal/ci/gitlab":         {layer: pure, ours: []string{"internal/ci", "internal/queue"}, outside: []string{"joblist.go"}},
 	"internal/ci/rules":          {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/woodpecker":     {layer: pure, ours: []string{"internal/ci"}},
 	"internal/counter":           {layer: pure},
@@ -72,6 +73,8 @@ var layers = map[string]row{
 
 	"internal/discover/targets": {layer: pure, ours: []string{"internal/wire"}},
 
+	"internal/ci/gitlab/gitlabapi": {layer: adapter, ours: []string{"internal/ci", "internal/ci/gitlab", "internal/display", "internal/queue"},
+		theirs: []string{"gitlab.com/gitlab-org/api/client-go/v2"}, whyTheir: "GitLab's own client", mayLog: true /* it asks for a logger; it gets one that discards */},
 	"internal/discover/consul":    {layer: adapter, ours: []string{"internal/display"}},
 	"internal/discover/filesd":    {layer: adapter, ours: []string{"internal/discover/targets"}},
 	"internal/discover/neighbour": {layer: adapter},

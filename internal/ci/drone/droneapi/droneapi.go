@@ -29,6 +29,12 @@ import (
 // The rest follows with the next polls.
 const maxDetails = 20
 
+// repo is a repository, with one of its builds where it is in a list of builds.
+type repo struct {
+	Slug  string          `json:"slug"`
+	Build *drone.BuildRow `json:"build"`
+}
+
 // Options say which server is asked.
 type Options struct {
 	URL string   // as builds know it: its host stands in their keys
@@ -38,7 +44,7 @@ type Options struct {
 // Client asks one Drone server. Make it with New.
 type Client struct {
 	o      Options
-	server server
+	server drone.Server
 
 	mu   sync.Mutex
 	open map[int64]*known // unfinished builds by id
@@ -47,7 +53,7 @@ type Client struct {
 // known is an unfinished build as it was told last.
 type known struct {
 	slug  string
-	build build // with its stages once it was looked at
+	build drone.BuildRow // with its stages once it was looked at
 	// looked is what the queue told when it was looked at; another tells that a
 	// stage has moved on. "": it was not yet.
 	looked string
@@ -56,8 +62,8 @@ type known struct {
 // New returns a client. The error wraps [cimeter.ErrInvalid] for an address that
 // is none.
 func New(o Options) (*Client, error) {
-	s := newServer(o.URL)
-	if s.host == "" {
+	s := drone.NewServer(o.URL)
+	if s.Host() == "" {
 		return nil, fmt.Errorf("address of Drone: want http://HOST or https://HOST: %w", cimeter.ErrInvalid)
 	}
 	return &Client{o: o, server: s, open: make(map[int64]*known)}, nil
@@ -71,7 +77,7 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := ask.NewRound(c.o.Ask)
-	var stages []stage
+	var stages []drone.StageRow
 	if _, err := r.JSON(ctx, ask.Request{Path: "/api/queue"}, &stages); err != nil {
 		return queue.Report{}, err
 	}
@@ -79,7 +85,7 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	if _, err := r.JSON(ctx, ask.Request{Path: "/api/builds/incomplete"}, &repos); err != nil {
 		return queue.Report{}, err
 	}
-	queued := make(map[int64][]stage)
+	queued := make(map[int64][]drone.StageRow)
 	for _, st := range stages {
 		queued[st.BuildID] = append(queued[st.BuildID], st)
 	}
@@ -110,7 +116,7 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 
 // look asks for the builds that changed, oldest first, and tells of all. What a
 // failed poll has learned already is told by the next.
-func (c *Client) look(ctx context.Context, r *ask.Round, queued map[int64][]stage, report *queue.Report) error {
+func (c *Client) look(ctx context.Context, r *ask.Round, queued map[int64][]drone.StageRow, report *queue.Report) error {
 	looks := 0
 	var ended []int64
 	for _, id := range slices.Sorted(maps.Keys(c.open)) {
@@ -133,7 +139,7 @@ func (c *Client) look(ctx context.Context, r *ask.Round, queued map[int64][]stag
 			k.build.Stages = nil
 		}
 		overlay(&k.build, queued[id])
-		report.Jobs = append(report.Jobs, c.server.jobs(k.slug, &k.build)...)
+		report.Jobs = append(report.Jobs, c.server.Jobs(k.slug, &k.build)...)
 		if len(queued[id]) == 0 && k.looked == now {
 			ended = append(ended, id)
 		}
@@ -145,9 +151,9 @@ func (c *Client) look(ctx context.Context, r *ask.Round, queued map[int64][]stag
 }
 
 // overlay puts what the queue tells of a build's stages over what is known.
-func overlay(b *build, queued []stage) {
+func overlay(b *drone.BuildRow, queued []drone.StageRow) {
 	for _, st := range queued {
-		i := slices.IndexFunc(b.Stages, func(s stage) bool { return s.ID == st.ID })
+		i := slices.IndexFunc(b.Stages, func(s drone.StageRow) bool { return s.ID == st.ID })
 		switch {
 		case i < 0:
 			b.Stages = append(b.Stages, st)
@@ -158,11 +164,11 @@ func overlay(b *build, queued []stage) {
 }
 
 // moved changes when one of a build's stages does.
-func moved(queued []stage) string {
+func moved(queued []drone.StageRow) string {
 	if len(queued) == 0 {
 		return "none"
 	}
-	slices.SortFunc(queued, func(a, b stage) int { return int(a.Number - b.Number) })
+	slices.SortFunc(queued, func(a, b drone.StageRow) int { return int(a.Number - b.Number) })
 	var b strings.Builder
 	for _, st := range queued {
 		fmt.Fprintf(&b, "%d:%s ", st.ID, st.Status)
@@ -170,7 +176,7 @@ func moved(queued []stage) string {
 	return b.String()
 }
 
-func (c *Client) find(ctx context.Context, r *ask.Round, slug string, number int64) (b build, err error) {
+func (c *Client) find(ctx context.Context, r *ask.Round, slug string, number int64) (b drone.BuildRow, err error) {
 	path, err := repoPath(slug)
 	if err != nil {
 		return b, err
@@ -211,8 +217,8 @@ func (c *Client) Cancel(ctx context.Context, key string) error {
 
 // split reads a key of this server.
 func (c *Client) split(key string) (slug, number string, err error) {
-	bad := fmt.Errorf("build %.200q: want one of %s: %w", key, c.server.host, cimeter.ErrInvalid)
-	rest, ok := strings.CutPrefix(key, cimeter.BuildKey(drone.CI, c.server.host)+"/")
+	bad := fmt.Errorf("build %.200q: want one of %s: %w", key, c.server.Host(), cimeter.ErrInvalid)
+	rest, ok := strings.CutPrefix(key, cimeter.BuildKey(drone.CI, c.server.Host())+"/")
 	parts := strings.Split(rest, "/")
 	if !ok || len(parts) != 4 {
 		return "", "", bad
@@ -251,7 +257,7 @@ func (c *Client) Builds(ctx context.Context, since time.Time, cursor string) (jo
 		return nil, "", err
 	}
 	const perPage = 25
-	var builds []build
+	var builds []drone.BuildRow
 	if _, err := r.JSON(ctx, ask.Request{Path: path + "/builds", Query: url.Values{"page": {strconv.Itoa(page)}, "per_page": {strconv.Itoa(perPage)}}}, &builds); err != nil {
 		return nil, "", err
 	}
@@ -265,7 +271,7 @@ func (c *Client) Builds(ctx context.Context, since time.Time, cursor string) (jo
 		if err != nil {
 			return nil, "", err
 		}
-		jobs = append(jobs, c.server.jobs(slug, &full)...)
+		jobs = append(jobs, c.server.Jobs(slug, &full)...)
 	}
 	if more {
 		return jobs, slug + " " + strconv.Itoa(page+1), nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/ci/drone"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
@@ -112,9 +113,9 @@ func (h Hook) Parse(header http.Header, body []byte) (report queue.Report, id st
 		id = s["signature"]
 	}
 	var p struct {
-		Event string `json:"event"`
-		Repo  *repo  `json:"repo"`
-		Build *build `json:"build"`
+		Event string          `json:"event"`
+		Repo  *repo           `json:"repo"`
+		Build *drone.BuildRow `json:"build"`
 	}
 	if err := json.Unmarshal(body, &p); err != nil {
 		return report, "", fmt.Errorf("webhook of drone: body of %d bytes is not the JSON that was wanted: %w", len(body), cimeter.ErrInvalid)
@@ -125,6 +126,6 @@ func (h Hook) Parse(header http.Header, body []byte) (report queue.Report, id st
 	if p.Repo == nil || p.Build == nil || p.Repo.Slug == "" || p.Build.Number <= 0 {
 		return report, "", fmt.Errorf("webhook of drone: build without number or repository: %w", cimeter.ErrInvalid)
 	}
-	report.Jobs = newServer(h.URL).jobs(p.Repo.Slug, p.Build)
+	report.Jobs = drone.NewServer(h.URL).Jobs(p.Repo.Slug, p.Build)
 	return report, id, nil
 }

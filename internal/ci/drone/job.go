@@ -1,4 +1,4 @@
-package droneapi
+package drone
 
 import (
 	"net/url"
@@ -10,30 +10,27 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
-	"github.com/cimeter/cimeter/internal/ci/drone"
 )
 
-// The JSON of drone/drone core/repo.go, build.go and stage.go, as far as it is
-// read. Times are Unix seconds; 0 is not yet.
+// The JSON of drone/drone core/build.go and stage.go, as far as it is read; the
+// columns of the database hold the same. Times are Unix seconds; 0 is not yet.
 type (
-	repo struct {
-		Slug  string `json:"slug"`
-		Build *build `json:"build"`
+	// BuildRow is a build of Drone, of one repository, with its stages.
+	BuildRow struct {
+		ID       int64      `json:"id"`
+		Number   int64      `json:"number"`
+		Status   string     `json:"status"`
+		Event    string     `json:"event"`
+		After    string     `json:"after"`
+		Ref      string     `json:"ref"`
+		Target   string     `json:"target"`
+		Created  int64      `json:"created"`
+		Finished int64      `json:"finished"`
+		Version  int64      `json:"version"`
+		Stages   []StageRow `json:"stages"`
 	}
-	build struct {
-		ID       int64   `json:"id"`
-		Number   int64   `json:"number"`
-		Status   string  `json:"status"`
-		Event    string  `json:"event"`
-		After    string  `json:"after"`
-		Ref      string  `json:"ref"`
-		Target   string  `json:"target"`
-		Created  int64   `json:"created"`
-		Finished int64   `json:"finished"`
-		Version  int64   `json:"version"`
-		Stages   []stage `json:"stages"`
-	}
-	stage struct {
+	// StageRow is a stage: what cimeter calls a build.
+	StageRow struct {
 		ID        int64             `json:"id"`
 		BuildID   int64             `json:"build_id"`
 		Number    int64             `json:"number"`
@@ -54,6 +51,10 @@ type (
 
 // maxStages is the most that one build is believed to have.
 const maxStages = 1000
+
+// Host is the server's host with its port, in lower case, as it stands in keys; ""
+// where the address is none.
+func (s Server) Host() string { return s.host }
 
 // status maps a stage's.
 func status(s string) cimeter.JobStatus {
@@ -76,25 +77,27 @@ func status(s string) cimeter.JobStatus {
 	return cimeter.JobUnknown
 }
 
-// server is the address of the Drone server, as builds know it.
-type server struct {
+// Server is the address of a Drone server, as builds know it. Make it with
+// NewServer; its zero value is that of a server that no key can be made for.
+type Server struct {
 	host string // with port, in lower case: stands in keys
 	page string // the address, for links
 }
 
-func newServer(address string) server {
-	return server{host: ci.ServerOf(address), page: strings.TrimRight(ci.PageOf(address), "/")}
+// NewServer reads an address.
+func NewServer(address string) Server {
+	return Server{host: ci.ServerOf(address), page: strings.TrimRight(ci.PageOf(address), "/")}
 }
 
-// job joins a stage to its build. ok is false for one that has no number, or that
+// Job joins a stage to its build. ok is false for one that has no number, or that
 // of no repository.
-func (s server) job(slug string, b *build, st *stage) (j cimeter.Job, ok bool) {
+func (s Server) Job(slug string, b *BuildRow, st *StageRow) (j cimeter.Job, ok bool) {
 	if slug == "" || b == nil || b.Number <= 0 || st.Number <= 0 {
 		return j, false
 	}
 	number := strconv.FormatInt(b.Number, 10)
 	j.Build = cimeter.Build{
-		Key: drone.Key(s.host, slug, number, strconv.FormatInt(st.Number, 10)), CI: drone.CI, Server: s.host,
+		Key: Key(s.host, slug, number, strconv.FormatInt(st.Number, 10)), CI: CI, Server: s.host,
 		Project: slug, Number: number, Name: st.Name, Ref: b.Target, SHA: b.After, Event: b.Event,
 		Runner: cimeter.Runner{Name: st.Machine},
 	}
@@ -123,7 +126,7 @@ func (s server) job(slug string, b *build, st *stage) (j cimeter.Job, ok bool) {
 
 // queuedAt is when a runner could have taken the stage: at once when it waits for
 // no other; else when it became pending, which is told as long as it is.
-func queuedAt(st *stage) time.Time {
+func queuedAt(st *StageRow) time.Time {
 	switch {
 	case st.Status == "waiting_on_dependencies", st.Status == "blocked", st.Status == "declined", st.Status == "skipped":
 		return time.Time{}
@@ -135,15 +138,15 @@ func queuedAt(st *stage) time.Time {
 	return time.Time{}
 }
 
-// jobs are those of a whole build.
-func (s server) jobs(slug string, b *build) (jobs []cimeter.Job) {
+// Jobs are those of a whole build.
+func (s Server) Jobs(slug string, b *BuildRow) (jobs []cimeter.Job) {
 	seen := make(map[int64]bool)
 	for i := range b.Stages[:min(len(b.Stages), maxStages)] {
 		st := &b.Stages[i]
 		if seen[st.Number] {
 			continue
 		}
-		if j, ok := s.job(slug, b, st); ok {
+		if j, ok := s.Job(slug, b, st); ok {
 			seen[st.Number] = true
 			jobs = append(jobs, j)
 		}
