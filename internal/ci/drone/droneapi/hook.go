@@ -105,8 +105,8 @@ func signature(header http.Header) (map[string]string, bool) {
 	return p, p["signature"] != ""
 }
 
-// Parse reads a webhook that was verified. One that tells of no build gives an
-// empty report. id is its signature: Drone numbers no deliveries, and the same
+// Parse reads a webhook that was verified. The error wraps
+// [cimeter.ErrUnsupported] for one of users or repositories. id is its signature: Drone numbers no deliveries, and the same
 // signature is the same words in the same second.
 func (h Hook) Parse(header http.Header, body []byte) (report queue.Report, id string, err error) {
 	if s, ok := signature(header); ok {
@@ -121,7 +121,7 @@ func (h Hook) Parse(header http.Header, body []byte) (report queue.Report, id st
 		return report, "", fmt.Errorf("webhook of drone: body of %d bytes is not the JSON that was wanted: %w", len(body), cimeter.ErrInvalid)
 	}
 	if p.Event != "build" {
-		return report, id, nil
+		return report, "", fmt.Errorf("webhook of drone: event %.40q tells of no build: %w", p.Event, cimeter.ErrUnsupported)
 	}
 	if p.Repo == nil || p.Build == nil || p.Repo.Slug == "" || p.Build.Number <= 0 {
 		return report, "", fmt.Errorf("webhook of drone: build without number or repository: %w", cimeter.ErrInvalid)

@@ -108,8 +108,8 @@ func TestHookParse(t *testing.T) {
 		t.Errorf("a second later the id is the same")
 	}
 	for body, want := range map[string]error{
-		`{"event":"user","action":"created","user":{"login":"a"}}`: nil, `{"event":"repo","repo":{"slug":"a/b"}}`: nil,
-		``: cimeter.ErrInvalid, `null`: nil, `[]`: cimeter.ErrInvalid, `{"event":"build"}`: cimeter.ErrInvalid,
+		`{"event":"user","action":"created","user":{"login":"a"}}`: cimeter.ErrUnsupported, `{"event":"repo","repo":{"slug":"a/b"}}`: cimeter.ErrUnsupported,
+		``: cimeter.ErrInvalid, `null`: cimeter.ErrUnsupported, `[]`: cimeter.ErrInvalid, `{"event":"build"}`: cimeter.ErrInvalid,
 		`{"event":"build","repo":{"slug":"a/b"},"build":{"number":0}}`:         cimeter.ErrInvalid,
 		`{"event":"build","repo":{"slug":"a/b"},"build":{"number":"1"}}`:       cimeter.ErrInvalid,
 		`{"event":"build","repo":{"slug":"a/b"},"build":{"number":1}}`:         nil,

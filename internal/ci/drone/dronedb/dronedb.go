@@ -26,7 +26,7 @@ import (
 	"github.com/cimeter/cimeter/internal/queue"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite" // the driver
+	"modernc.org/sqlite"
 )
 
 const (
@@ -250,10 +250,11 @@ func (d *DB) connect() (db *sql.DB, err error) {
 			return nil, err
 		}
 		v := url.Values{"mode": {"ro"}, "_pragma": {"query_only(ON)", "busy_timeout(" + strconv.FormatInt(patience.Milliseconds(), 10) + ")", "trusted_schema(OFF)"}}
-		db, err = sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: v.Encode()}).String())
+		c, err := sqlite.NewConnector((&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: v.Encode()}).String())
 		if err != nil {
 			return nil, err
 		}
+		db = sql.OpenDB(c)
 	case strings.HasPrefix(address, "postgres://"), strings.HasPrefix(address, "postgresql://"):
 		c, err := pgx.ParseConfig(address)
 		if err != nil { // whose text may hold the password
