@@ -1,0 +1,53 @@
+package gitlabapi_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// write serves notes, statuses and the token's user.
+func (s *standin) write(w http.ResponseWriter, r *http.Request, part []string) {
+	if part[0] == "user" {
+		answer(w, 200, map[string]any{"id": 7, "username": "cimeter-bot"})
+		return
+	}
+	var body map[string]any
+	if r.Method != http.MethodGet {
+		b, _ := io.ReadAll(r.Body)
+		if json.Unmarshal(b, &body) != nil {
+			answer(w, 400, map[string]string{"error": "body is missing"})
+			return
+		}
+		s.writes = append(s.writes, string(b))
+	}
+	switch {
+	case part[2] == "statuses":
+		if body["state"] == nil {
+			answer(w, 400, map[string]string{"error": "state is missing"})
+			return
+		}
+		answer(w, 201, map[string]any{"id": 1, "status": body["state"], "name": "default"})
+	case r.Method == http.MethodPost:
+		id := int64(len(s.notes) + 100)
+		s.notes[id] = map[string]any{"id": id, "body": body["body"], "author": map[string]any{"id": 7}, "system": false}
+		answer(w, 201, s.notes[id])
+	case r.Method == http.MethodPut:
+		id, _ := strconv.ParseInt(part[5], 10, 64)
+		if s.notes[id] == nil {
+			answer(w, 404, map[string]string{"message": "404 Not found"})
+			return
+		}
+		s.notes[id]["body"] = body["body"]
+		answer(w, 200, s.notes[id])
+	default:
+		var all []row
+		for id := int64(1); id < 1000; id++ {
+			if n := s.notes[id]; n != nil {
+				all = append(all, row{id, n})
+			}
+		}
+		s.list(w, r, all)
+	}
+}
