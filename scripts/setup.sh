@@ -21,7 +21,7 @@ need qemu-system-x86_64 qemu-system-x86
 need cpio cpio
 need debootstrap debootstrap
 need strace strace
-need chromium chromium
+need chromium-headless-shell chromium-headless-shell
 [ -x /usr/lib/postgresql/15/bin/initdb ] || command -v initdb >/dev/null 2>&1 || missing+=(postgresql)
 
 # The guest's kernel is looked up in apt's lists.
