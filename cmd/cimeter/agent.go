@@ -57,6 +57,10 @@ func (c *agentCmd) Run(e *env) error {
 		return err
 	}
 	defer m.Close()
+	jobs, err := openJobSocket(conf, m.agent, serverHistory(conf, e), counts, log)
+	if err != nil {
+		return err
+	}
 	// Listening comes last of what can fail.
 	listener, err := net.Listen("tcp", conf.Listen)
 	if err != nil {
@@ -68,7 +72,7 @@ func (c *agentCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, out.around(m.run), from.run, debugging, found.run(listener.Addr(), conf.Server.URL != "", true), func(ctx context.Context) error {
+	return together(ctx, out.around(m.run), jobs, from.run, debugging, found.run(listener.Addr(), conf.Server.URL != "", true), func(ctx context.Context) error {
 		api := httpapi.New(httpapi.Options{
 			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts, from.served...), Ready: m.ready, Version: apiVersion(),
 			Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },

@@ -198,7 +198,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 		kong.Exit(func(code int) { panic(exit(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		kong.ExplicitGroups([]kong.Group{
-			{Key: "meter", Title: "Meter:"}, {Key: "read", Title: "Read:"}, {Key: "look", Title: "Set up:"},
+			{Key: "meter", Title: "Meter:"}, {Key: "read", Title: "Read:"}, {Key: "look", Title: "Set up:"}, {Key: "job", Title: "Inside of a job:"},
 		}),
 	)
 	if err != nil {

@@ -58,13 +58,16 @@ Exit codes: 0 done; 1 the agent or server could not be asked, or refused a filte
 const summaryHelp = `
 The build is named by its key, as "cimeter builds" lists it, or by what only its key ends with.
 
+Without a name it is the build that this runs in: inside of a job, the agent is asked through its socket, which tells the job of itself and of nothing else. That never fails a job and takes some milliseconds; where there is no agent, there is no summary. See docs/summary.md.
+
 Examples:
 
   cimeter summary gitlab/gitlab.example.com/4242
   cimeter summary 4242 --markdown
   cimeter summary 4242 --json | jq .usage.cpu_seconds
+  cimeter summary --failed short --gitlab-metrics metrics.txt
 
-Exit codes: 0 done; 1 no such build, several of them, or the agent or server could not be asked; 2 for a wrong command line.`
+Exit codes: 0 done, and always inside of a job without --strict; 1 no such build, several of them, or the agent or server could not be asked; 2 for a wrong command line.`
 
 const compareHelp = `
 A and B are builds: keys, as "cimeter builds" lists them, or what only a key ends with. One of the two may be a word that means builds of the other's job that ended before it:

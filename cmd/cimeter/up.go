@@ -83,6 +83,10 @@ func (c *upCmd) Run(e *env) error {
 		return err
 	}
 	defer m.Close()
+	jobs, err := openJobSocket(conf, m.agent, ownHistory(kept), counts, log)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", conf.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -98,7 +102,11 @@ func (c *upCmd) Run(e *env) error {
 		listener.Close()
 		return err
 	}
-	api, err := newServerAPI(role, kept, counts, from.served, access, settled, ready, log)
+	ci, err := openCIServers(conf, e, kept, role.Agents, counts, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	api, err := newServerAPI(role, kept, counts, from.served, ci, access, settled, ready, log)
 	if err != nil {
 		listener.Close()
 		return err
@@ -109,7 +117,7 @@ func (c *upCmd) Run(e *env) error {
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), from.run, debugging, found.run(listener.Addr(), true, false), publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), jobs, ci.run, from.run, debugging, found.run(listener.Addr(), true, false), publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // here is the way to the server in the same process.

@@ -33,6 +33,7 @@ const (
 	AgentDockerUp            = "cimeter_agent_docker_up"
 	AgentDockerEvents        = "cimeter_agent_docker_events_total"
 	AgentDisputed            = "cimeter_agent_disputed_total"
+	AgentJobQuestions        = "cimeter_agent_job_questions_total"
 	AgentSeries              = "cimeter_agent_series"
 	AgentSeriesBudget        = "cimeter_agent_series_budget"
 	AgentSeriesFolded        = "cimeter_agent_series_folded_total"
@@ -151,6 +152,10 @@ func agentMetrics() []Metric {
 		{
 			Name: AgentDisputed, Kind: Counter,
 			Help: "Containers that claimed a build which is not theirs.",
+		},
+		{
+			Name: AgentJobQuestions, Kind: Counter, Labels: []string{"result"},
+			Help: "Connections to the socket for jobs: answered, unknown (the process is part of no build), refused (too many at once, or not the process that it seemed to be), failed.",
 		},
 		{
 			Name: AgentSeries, Kind: Gauge,

@@ -59,6 +59,7 @@ type Agent struct {
 	ContainerInfo bool          `yaml:"container_info" doc:"Export cimeter_container_info, which joins series of cAdvisor and the kubelet to builds. Its number of series grows with the number of running containers."`
 	WakeBlockIO   bool          `yaml:"wake_block_io" doc:"On cgroup v1, make the kernel count block IO for containers that have no IO limits, by writing one throttle rule that limits nothing into their parent."`
 	Trace         bool          `yaml:"trace" doc:"Keep the shape over time of each build in its record (at most 10 KiB)."`
+	Socket        JobSocket     `yaml:"socket" doc:"The socket on which jobs ask for their own account."`
 	MemoryLimit   Bytes         `yaml:"memory_limit" auto:"true" min:"16MiB" max:"4GiB" doc:"Soft limit of cimeter's own memory. auto: nine tenths of what its own cgroup may use."`
 }
 
@@ -142,6 +143,7 @@ func Default() Config {
 			SysRoot:     "/sys",
 			WakeBlockIO: true,
 			Trace:       true,
+			Socket:      defaultJobSocket(),
 		},
 		Metrics:  Metrics{SeriesBudget: 20000},
 		Records:  Records{MaxBytes: 256 << 20, MaxRecords: 10000},

@@ -12,6 +12,8 @@ const (
 	throttledShare = 0.05 // of CFS periods: below it a burst now and then, nothing to act on
 	memoryShare    = 0.90 // of the limit: what jobs of the same kind exceed by chance
 	anonShare      = 0.50 // of the limit: below it the peak was page cache, which the kernel takes back
+	diskShare      = 0.10 // of a stage's time in which all of it waited for disk
+	diskSeconds    = 1.0  // below it nobody waits
 )
 
 // ioLine is: read 1.58 GiB, written 2.00 GiB; 41,210 operations, avg 163, max 2,140/s.
@@ -136,6 +138,9 @@ func tries(r *cimeter.Record) []note {
 		ns = append(ns, note{"try", fmt.Sprintf("more memory: %s peaked at %s of %s",
 			name(s.Name, 24), percent(peak(&s.Usage).Value/limit), size(limit))})
 	}
+	if s, waited := waitedForDisk(r); s != nil {
+		ns = append(ns, note{"try", fmt.Sprintf("cache less or a faster disk: %s waited %s for disk", name(s.Name, 24), seconds(waited))})
+	}
 	if s, share := throttled(r); s != nil {
 		cores := "CPU than it may use"
 		if limit, ok := cpuLimit(r); ok {
@@ -147,6 +152,25 @@ func tries(r *cimeter.Record) []note {
 		ns = append(ns, note{"try", fmt.Sprintf("%s wanted more %s for %s of its time", name(s.Name, 24), cores, percent(share))})
 	}
 	return ns
+}
+
+// waitedForDisk is the stage that waited for disk longest, if it matters, and the
+// seconds in which nothing in it went on for that reason (io.pressure, full).
+func waitedForDisk(r *cimeter.Record) (*cimeter.Stage, float64) {
+	var worst *cimeter.Stage
+	most := diskSeconds
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		if s.Alongside || s.Usage.PressureSeconds == nil {
+			continue
+		}
+		waited := s.Usage.PressureSeconds.IOFull
+		took := wall(&s.Usage, s.StartedAt, s.EndedAt)
+		if waited.Known && took.Known && waited.Value >= most && waited.Value >= diskShare*took.Value {
+			worst, most = s, waited.Value
+		}
+	}
+	return worst, most
 }
 
 // fullest is the stage that came closest to the memory limit, if close enough.

@@ -19,6 +19,7 @@ type TextOptions struct {
 	// Machine is what the machine has: bars are drawn against it where the build
 	// had no limit of its own. Absent: they are left out there.
 	Machine cimeter.Limits
+	Usual   *Usual // what the job's last builds cost; nil is not known
 }
 
 // maxRows bounds the rows of stages, and maxNotes those after the totals: what
@@ -106,7 +107,7 @@ func (t *text) receipt() {
 	if s := strings.Join(circumstances(r), "   "); s != "" {
 		t.line("%s", s)
 	}
-	for _, n := range notes(r) {
+	for _, n := range t.notes() {
 		t.line("%-6s %s", n.label, n.text)
 	}
 }
@@ -221,9 +222,18 @@ func (t *text) bars() {
 		}
 		t.line("  %s", strings.Join(s, ", "))
 	}
-	for _, n := range notes(r) {
+	for _, n := range t.notes() {
 		t.line("  * %s", n.text)
 	}
+}
+
+// notes are the lines after the totals.
+func (t *text) notes() []note {
+	ns := notes(t.r)
+	if s := t.o.Usual.Line(); s != "" {
+		ns = append([]note{{"usual", s}}, ns...)
+	}
+	return ns
 }
 
 // labelled writes a part a line, the first of them labelled.

@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
+	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/process"
+)
+
+// Caller is a process that asks for the account of its own build. Its number
+// names it only while Same says so.
+type Caller struct {
+	agent     *Agent
+	pid       int
+	pidfd     int    // -1: the kernel has none
+	start     uint64 // when it began, where there is no pidfd
+	container string
+}
+
+// Hold takes hold of process pid, and looks which container it is in. The error
+// wraps [cimeter.ErrNotFound] when it is in none, and [cimeter.ErrGone] when
+// there is no such process.
+func (a *Agent) Hold(pid int) (_ *Caller, err error) {
+	c := &Caller{agent: a, pid: pid, pidfd: -1}
+	c.pidfd, err = process.OpenPidfd(pid)
+	if errors.Is(err, cimeter.ErrUnsupported) {
+		c.start, err = a.procs.StartTime(pid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := a.procs.Cgroup(pid) // after the hold: it is of the process that is held
+	if err == nil {
+		c.container, err = containerOf(b)
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return c, nil
+}
+
+// containerOf returns the id of the container that a process with this
+// /proc/PID/cgroup is in. A process that is in one container here and in
+// another there is in none.
+func containerOf(b []byte) (id string, err error) {
+	groups, err := cgroup.ParseProcCgroup(b)
+	if err != nil {
+		return "", err
+	}
+	for _, g := range groups {
+		one, _, ok := cgroup.Container(g.Path)
+		if !ok || g.Deleted {
+			continue
+		}
+		if id != "" && id != one {
+			return "", fmt.Errorf("in containers %.12s and %.12s: %w", id, one, cimeter.ErrNotFound)
+		}
+		id = one
+	}
+	if id == "" {
+		return "", fmt.Errorf("in no container: %w", cimeter.ErrNotFound)
+	}
+	return id, nil
+}
+
+// Container is the id of the container that the process is in.
+func (c *Caller) Container() string { return c.container }
+
+// Same reports whether the process still lives, so that its number was its own
+// since it was held.
+func (c *Caller) Same() bool {
+	if c.pidfd < 0 {
+		start, err := c.agent.procs.StartTime(c.pid)
+		return err == nil && start == c.start
+	}
+	fds := []unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, 0)
+		if err != unix.EINTR {
+			return err == nil && n == 0 // readable: it has ended
+		}
+	}
+}
+
+// Close lets go of the process.
+func (c *Caller) Close() {
+	if c.pidfd >= 0 {
+		unix.Close(c.pidfd)
+		c.pidfd = -1
+	}
+}
+
+// Account returns the account so far of the build that the process's container
+// belongs to, and the stage that runs. The error wraps [cimeter.ErrNotFound]
+// when the container belongs to no build, and [cimeter.ErrUnavailable] when the
+// meter does not answer before ctx ends; the meter waits for nobody.
+func (c *Caller) Account(ctx context.Context) (*cimeter.Record, string, error) {
+	type told struct {
+		attrib.Running
+		ok bool
+	}
+	answer := make(chan told, 1)
+	c.agent.meter.post(func() {
+		r, ok := c.agent.meter.accountOf(c.container, time.Now)
+		answer <- told{r, ok}
+	})
+	select {
+	case <-ctx.Done():
+		return nil, "", fmt.Errorf("container %.12s: the meter is busy: %w", c.container, cimeter.ErrUnavailable)
+	case t := <-answer:
+		if !t.ok {
+			return nil, "", fmt.Errorf("container %.12s: of no build: %w", c.container, cimeter.ErrNotFound)
+		}
+		return t.Record, t.Stage, nil
+	}
+}
+
+// accountOf reads the counters of the build that a container is booked on, and
+// renders its account.
+func (m *meter) accountOf(container string, now func() time.Time) (attrib.Running, bool) {
+	k := m.known[container]
+	if k == nil || k.stand != ours || k.running == nil || k.running.closed {
+		return attrib.Running{}, false
+	}
+	key := k.running.segment.BuildKey() // what the ledger booked it on, not what it claims
+	if key == "" {
+		return attrib.Running{}, false
+	}
+	for _, l := range m.lives {
+		if !l.closed && l.exited.IsZero() && l.segment.BuildKey() == key {
+			m.sample(l, cgroup.Fast)
+		}
+	}
+	return m.ledger.RunningBuild(key, now())
+}
