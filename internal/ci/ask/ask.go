@@ -69,6 +69,7 @@ func Path(parts ...string) string {
 type Round struct {
 	do    Doer
 	n     int
+	now   time.Time
 	clock cimeter.Opt[time.Duration]
 	wait  time.Duration
 }
@@ -84,6 +85,9 @@ func (r *Round) Fill(to *queue.Report) {
 
 // Wait says that the server wants no further question for so long.
 func (r *Round) Wait(d time.Duration) { r.wait = max(r.wait, min(d, maxWait)) }
+
+// Now is the server's clock at its last answer that had a date, else ours.
+func (r *Round) Now() time.Time { return r.now }
 
 const maxWait = time.Hour // a mistaken reset must not end a source for good
 
@@ -115,6 +119,7 @@ func (r *Round) Send(ctx context.Context, q Request) (Answer, error) {
 	} else {
 		date = a.At
 	}
+	r.now = date
 	limit := limited(a, date)
 	if a.Status < 200 || a.Status > 299 {
 		after := queue.RetryAfter(a.get("Retry-After"), a.get("Date"))

@@ -24,6 +24,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci/ask"
+	"github.com/cimeter/cimeter/internal/queue"
 )
 
 const (
@@ -226,4 +227,28 @@ func bare(err error) error {
 		return u.Err
 	}
 	return err
+}
+
+// Stream puts a question whose answer does not end, and returns its body, which
+// ends with ctx. The error is a [queue.SourceError] where the answer is not a good one.
+func (s *Server) Stream(ctx context.Context, q ask.Request) (io.ReadCloser, error) {
+	r, _, err := s.request(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	c, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		s.forget(c)
+		return nil, &queue.SourceError{Err: fmt.Errorf("GET %s: %w", q.Path, bare(err))}
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, &queue.SourceError{Status: resp.StatusCode, RetryAfter: queue.RetryAfter(resp.Header.Get("Retry-After"), resp.Header.Get("Date")), Err: fmt.Errorf("GET %s", q.Path)}
+	}
+	return resp.Body, nil
 }

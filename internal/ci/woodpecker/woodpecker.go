@@ -90,12 +90,18 @@ func build(c *cimeter.Container, e map[string]string, group string) cimeter.Buil
 	if server == "" {
 		server = ci.Local
 	}
-	parts := []string{server, b.Project, b.Number, b.Name}
-	if n := e["CI_WORKFLOW_NUMBER"]; n != "" && n != "1" {
-		parts = append(parts, n)
-	}
-	b.Key = cimeter.BuildKey(CI, parts...)
+	b.Key = Key(server, b.Project, b.Number, b.Name, e["CI_WORKFLOW_NUMBER"])
 	return b
+}
+
+// Key returns the key of a workflow: repo is a path such as org/app, pipeline the
+// number of the pipeline in it, number that of the workflow in the pipeline.
+func Key(server, repo, pipeline, workflow, number string) string {
+	parts := []string{server, repo, pipeline, workflow}
+	if number != "" && number != "1" {
+		parts = append(parts, number)
+	}
+	return cimeter.BuildKey(CI, parts...)
 }
 
 // role maps the type of a step: clone, service, plugin, commands, cache.
