@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/hooks"
+	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/poll"
+	"github.com/cimeter/cimeter/internal/queue"
+	"github.com/cimeter/cimeter/internal/tally"
 )
 
 // ciServer is what can be had of one CI server; what it does not have is nil.
@@ -21,5 +26,82 @@ func newCIServer(c config.CIServer, e *env) (s ciServer, err error) {
 	switch c.Kind {
 	default:
 		return s, fmt.Errorf("ci_servers: %s: %s is not built into this cimeter", c.Name, c.Kind)
+	}
+}
+
+// ciParts are the parts of a server that learn from CI servers; nil where none is set
+// up.
+type ciParts struct {
+	poller *poll.Poller
+	hooks  *hooks.Receiver // nil: none takes webhooks
+}
+
+// openCIServers makes them. Nothing is asked yet.
+func openCIServers(conf config.Config, e *env, kept builds, agents func() []httpapi.Agent, counts *tally.Table, log *slog.Logger) (*ciParts, error) {
+	if len(conf.CIServers) == 0 {
+		return nil, nil
+	}
+	var asked []poll.Server
+	var heard []hooks.Server
+	for _, c := range conf.CIServers {
+		s, err := newCIServer(c, e)
+		if err != nil {
+			return nil, err
+		}
+		asked = append(asked, poll.Server{
+			Name: c.Name, CI: c.Kind, Source: s.source, Cancel: s.cancel, Interval: c.Interval, Timeout: c.Timeout, Requests: c.Requests,
+		})
+		if s.hook != nil {
+			heard = append(heard, hooks.Server{Name: c.Name, CI: c.Kind, Hook: s.hook})
+		}
+		log.Info("CI server", "name", c.Name, "kind", c.Kind, "asked", s.source != nil, "webhooks", s.hook != nil, "cancels", s.cancel != nil)
+	}
+	o := poll.Options{Servers: asked, Tally: counts, Leader: kept, Agents: func() []queue.AgentBuild { return agentBuilds(agents()) }}
+	if store, ok := kept.(poll.Store); ok {
+		o.Store = store
+	}
+	parts := &ciParts{poller: poll.New(o, log)}
+	if len(heard) > 0 {
+		parts.hooks = hooks.New(hooks.Options{Servers: heard, Take: parts.poller.Take, Tally: counts}, log)
+	}
+	return parts, nil
+}
+
+// agentBuilds is what the agents that are not away run.
+func agentBuilds(agents []httpapi.Agent) (builds []queue.AgentBuild) {
+	for _, a := range agents {
+		if a.Away {
+			continue
+		}
+		for _, b := range a.Running {
+			builds = append(builds, queue.AgentBuild{Key: b.Key, Machine: a.Machine, Stage: b.Stage, StartedAt: b.StartedAt})
+		}
+	}
+	return builds
+}
+
+// run runs them until ctx ends.
+func (p *ciParts) run(ctx context.Context) error {
+	switch {
+	case p == nil:
+		<-ctx.Done()
+		return nil
+	case p.hooks == nil:
+		return p.poller.Run(ctx)
+	}
+	return together(ctx, p.poller.Run, p.hooks.Run)
+}
+
+// routes gives the API what they know and take.
+func (p *ciParts) routes(o *httpapi.Options) {
+	if p == nil {
+		return
+	}
+	o.Queue = p.poller.State
+	if p.poller.Cancels() {
+		o.Cancel = p.poller.Cancel
+	}
+	if p.hooks != nil {
+		o.Hooks = p.hooks
 	}
 }

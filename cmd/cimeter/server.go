@@ -115,7 +115,11 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept 
 		listener.Close()
 		return err
 	}
-	api, err := newServerAPI(role, kept, counts, from.served, access, settled, func() []string { return reasons(role.Ready()) }, log)
+	ci, err := openCIServers(conf, e, kept, role.Agents, counts, log)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	api, err := newServerAPI(role, kept, counts, from.served, ci, access, settled, func() []string { return reasons(role.Ready()) }, log)
 	if err != nil {
 		listener.Close()
 		return err
@@ -125,7 +129,7 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept 
 		return errors.Join(err, listener.Close())
 	}
 	log.Info("listening", "address", listener.Addr().String())
-	return together(ctx, out.around(role.Run), from.run, debugging, publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return together(ctx, out.around(role.Run), ci.run, from.run, debugging, publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
 }
 
 // newServer returns the server's role on a store. counted tells which builds are
@@ -154,19 +158,21 @@ func newServer(conf config.Config, kept builds, counts *tally.Table, counted fun
 }
 
 // newServerAPI joins the server's role and store to the routes.
-func newServerAPI(role *server.Server, kept builds, counts *tally.Table, served []func() []series.Family, access *httpapi.Access, settled func() bool, ready func() []string, log *slog.Logger) (http.Handler, error) {
+func newServerAPI(role *server.Server, kept builds, counts *tally.Table, served []func() []series.Family, ci *ciParts, access *httpapi.Access, settled func() bool, ready func() []string, log *slog.Logger) (http.Handler, error) {
 	report := func(route string, err error) { log.Error("request failed", "route", route, "err", err) }
 	pages, err := newPages(role, kept, report)
 	if err != nil {
 		return nil, err
 	}
-	return httpapi.New(httpapi.Options{
+	o := httpapi.Options{
 		Query: kept, Ingest: role, Agents: role.Agents, Settled: settled, Access: access,
 		Metrics: prometheus.New(counts, served...), Ready: ready, Version: apiVersion(), Pages: pages, Report: report,
 		Answered: func(route string, status int) {
 			counts.Value(catalog.ServerRequests, route, strconv.Itoa(status)).Add(1)
 		},
-	}), nil
+	}
+	ci.routes(&o)
+	return httpapi.New(o), nil
 }
 
 // openStore opens the back end that the settings name.

@@ -14,7 +14,7 @@ import (
 
 // tokenCmd makes a token for a server's file of tokens.
 type tokenCmd struct {
-	Role   string `enum:"read,push" required:"" help:"What it is good for: read, or push for agents."`
+	Role   string `enum:"read,push,cancel" required:"" help:"What it is good for: read, push for agents, or cancel for cimeter queue cancel."`
 	Name   string `required:"" help:"Who has it: a name without spaces; the user where it is given as a password."`
 	Tokens string `type:"path" env:"CIMETER_TOKENS_FILE" placeholder:"FILE" required:"" help:"File of tokens to add it to; made with mode 0600 where it is missing."`
 }

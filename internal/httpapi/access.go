@@ -14,7 +14,7 @@ import (
 )
 
 // Role says what a token is good for. A token has one role and is of no use for
-// the other: an agent's token cannot read.
+// the others: an agent's token cannot read.
 type Role uint8
 
 // The roles.
@@ -22,6 +22,7 @@ const (
 	Anybody Role = iota // no token is asked for: health and version
 	Read                // pages, API and metrics
 	Push                // what agents send
+	Cancel              // cancel builds, and nothing else
 )
 
 // String is the role as it stands in a file of tokens.
@@ -31,6 +32,8 @@ func (r Role) String() string {
 		return "read"
 	case Push:
 		return "push"
+	case Cancel:
+		return "cancel"
 	}
 	return "anybody"
 }
@@ -71,6 +74,8 @@ func ParseTokens(text string) ([]Token, error) {
 				t.Role = Read
 			case "push":
 				t.Role = Push
+			case "cancel":
+				t.Role = Cancel
 			default:
 				bad = true
 			}
@@ -79,7 +84,7 @@ func ParseTokens(text string) ([]Token, error) {
 			bad = bad || err != nil || copy(t.Hash[:], hash) != sha256.Size || len(hash) != sha256.Size
 		}
 		if bad {
-			return nil, fmt.Errorf("tokens: line %d: want read or push, a name, and a SHA-256 in hexadecimal, at most %d lines: %w", n, maxTokens, cimeter.ErrInvalid)
+			return nil, fmt.Errorf("tokens: line %d: want read, push or cancel, a name, and a SHA-256 in hexadecimal, at most %d lines: %w", n, maxTokens, cimeter.ErrInvalid)
 		}
 		tokens = append(tokens, t)
 	}

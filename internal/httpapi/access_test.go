@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	readToken = "cmt_reads-0123456789"
-	pushToken = "cmt_pushes-0123456789"
+	readToken   = "cmt_reads-0123456789"
+	pushToken   = "cmt_pushes-0123456789"
+	cancelToken = "cmt_cancels-0123456789"
 )
 
 func tokens(t testing.TB) []httpapi.Token {
 	t.Helper()
-	text := fmt.Sprintf("# who may what\n\nread grafana %x\n  push\tagents %X  \n", sha256.Sum256([]byte(readToken)), sha256.Sum256([]byte(pushToken)))
+	text := fmt.Sprintf("# who may what\n\nread grafana %x\n  push\tagents %X  \ncancel me %x\n", sha256.Sum256([]byte(readToken)), sha256.Sum256([]byte(pushToken)), sha256.Sum256([]byte(cancelToken)))
 	ts, err := httpapi.ParseTokens(text)
-	if err != nil || len(ts) != 2 || ts[0].Role != httpapi.Read || ts[1].Name != "agents" {
+	if err != nil || len(ts) != 3 || ts[2].Role != httpapi.Cancel || ts[0].Role != httpapi.Read || ts[1].Name != "agents" {
 		t.Fatalf("%+v, %v", ts, err)
 	}
 	return ts
@@ -40,6 +41,10 @@ func askFor(t testing.TB, rt httpapi.Route, authorization string) *http.Request 
 		method, body = http.MethodPost, string(batch(t, build(0)))
 	case rt.Path == wire.HeartbeatPath:
 		method, body = http.MethodPost, `{"agent":"a","machine":"m","interval_seconds":5}`
+	case rt.Path == "/api/v1/work/cancel":
+		method, body = http.MethodPost, `{"key":"gitlab/gitlab.example.com/0"}`
+	case rt.Path == httpapi.HooksPath:
+		method, path = http.MethodPost, path+"gitlab"
 	case rt.Path == "/api/v1/compare":
 		path += "?a=gitlab/gitlab.example.com/0&b=gitlab/gitlab.example.com/0"
 	case rt.Path == "/": // pages
@@ -48,6 +53,12 @@ func askFor(t testing.TB, rt httpapi.Route, authorization string) *http.Request 
 	}
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", wire.ContentType())
+	if rt.Role == httpapi.Cancel {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if rt.Path == httpapi.HooksPath {
+		r.Header.Set("X-Secret", "right")
+	}
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
@@ -88,9 +99,18 @@ func TestAccess_everyRoute(t *testing.T) {
 				{"read as password of another", basic("agents", readToken), 2, 401, 401},
 				{"push", "Bearer " + pushToken, 2, 403, 2},
 				{"push as password", basic("agents", pushToken), 2, 403, 2},
+				{"cancel", "Bearer " + cancelToken, 2, 403, 403},
 				{"long", "Bearer " + strings.Repeat("x", 600), 2, 401, 401},
 			} {
 				want := map[httpapi.Role]int{httpapi.Anybody: c.anybody, httpapi.Read: c.read, httpapi.Push: c.push}[rt.Role]
+				if rt.Role == httpapi.Cancel { // neither of these tokens may
+					if want = c.read; c.read == 2 || c.push == 2 {
+						want = 403
+					}
+				}
+				if strings.HasPrefix(c.name, "cancel") {
+					want = map[httpapi.Role]int{httpapi.Anybody: 2, httpapi.Read: 403, httpapi.Push: 403, httpapi.Cancel: 2}[rt.Role]
+				}
 				if open && rt.Role == httpapi.Read {
 					want = 2
 				}

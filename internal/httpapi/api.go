@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/queue"
 	"github.com/cimeter/cimeter/internal/wire"
 )
 
@@ -61,6 +63,13 @@ type Options struct {
 	Pages http.Handler
 	// Ingest takes what agents send. nil: nothing is taken.
 	Ingest Ingest
+	// Queue is what CI servers tell of their builds and workers.
+	Queue func() queue.State
+	// Hooks takes webhooks of CI servers. nil: none is taken.
+	Hooks Hooks
+	// Cancel asks a CI server to end a build; by is the address that wants it. The
+	// error wraps cimeter.ErrNotFound, ErrConflict or ErrUnsupported. nil: nobody may.
+	Cancel func(ctx context.Context, key, by string) error
 	// Access says who may use a route. nil: everybody may, as on a listener
 	// that has its own authentication.
 	Access *Access
@@ -109,6 +118,7 @@ func New(o Options) *API {
 	a.routes = append(a.routes, a.queryRoutes()...)
 	a.routes = append(a.routes, a.fleetRoutes()...)
 	a.routes = append(a.routes, a.ingestRoutes()...)
+	a.routes = append(a.routes, a.workRoutes()...)
 	if o.Pages != nil {
 		a.routes = append(a.routes, route{path: "/", role: Read, handle: func(w http.ResponseWriter, r *http.Request) error {
 			o.Pages.ServeHTTP(w, r)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/wire"
 )
 
@@ -128,6 +129,9 @@ func (d *openAPI) response(op operation, status int) (response, bool) {
 
 // described is the path of a route as the description writes it.
 func described(path string) string {
+	if path == httpapi.HooksPath {
+		return path + "{ci}"
+	}
 	if strings.HasSuffix(path, "/") {
 		return path + "{key}"
 	}
@@ -228,6 +232,7 @@ func TestOpenAPI_isTheAnswers(t *testing.T) {
 		"/api/v1/summary": 200, "/api/v1/summary?q=cpu%3E1d": 200, "/api/v1/projects": 200, "/api/v1/jobs": 200, "/api/v1/stages": 200,
 		"/api/v1/machines": 200, "/api/v1/runners": 200, "/api/v1/totals": 200, "/api/v1/totals?bucket=1m": 400,
 		"/api/v1/compare?a=" + key + "0&b=" + key + "1": 200, "/api/v1/compare?a=none&b=none": 404, "/api/v1/names": 200,
+		"/api/v1/work/pending": 200, "/api/v1/work/started?limit=1": 200, "/api/v1/work/assignments": 200, "/api/v1/workers": 200, "/api/v1/work/started?limit=0": 400,
 		"/api/v1/running": 200, "/api/v1/agents": 200, "/api/v1/sd/prometheus": 200, "/api/v1/openapi.json": 200,
 	} {
 		path, _, _ := strings.Cut(target, "?")
@@ -247,6 +252,11 @@ func TestOpenAPI_isTheAnswers(t *testing.T) {
 	beat := []byte(`{"agent":"a","machine":"m","interval_seconds":5,"running":[]}`)
 	hold(t, wire.HeartbeatPath, "post", post(t, api, wire.HeartbeatPath, beat, "Content-Type", "application/json"), 204)
 	hold(t, wire.HeartbeatPath, "post", post(t, api, wire.HeartbeatPath, []byte("x")), 400)
+	cancel := []byte(`{"key":"gitlab/gitlab.example.com/1"}`)
+	hold(t, "/api/v1/work/cancel", "post", post(t, api, "/api/v1/work/cancel", cancel, "Content-Type", "application/json"), 202)
+	hold(t, "/api/v1/work/cancel", "post", post(t, api, "/api/v1/work/cancel", cancel), 415)
+	hold(t, "/api/v1/hooks/{ci}", "post", post(t, api, httpapi.HooksPath+"gitlab", []byte("{}"), "X-Secret", "right"), 200)
+	hold(t, "/api/v1/hooks/{ci}", "post", post(t, api, httpapi.HooksPath+"gitlab", []byte("{}"), "X-Secret", "wrong"), 401)
 	for path := range d.Paths {
 		if !asked[path] {
 			t.Errorf("%s was not asked", path)

@@ -27,11 +27,17 @@ type minute struct {
 // samples are the last waits of builds with the same tags, in seconds, oldest first.
 type samples struct{ waits []float64 }
 
+// Ended is a build that ended.
+type Ended struct {
+	cimeter.Job
+	On string `json:"on"` // name of its Server in State
+}
+
 // Look looks at the board as it is at now: it counts what builds wait for, keeps the
 // history, forgets what is old, and returns the builds that ended since it looked
-// last, each once, by our clock. Agents are what the agents run; known is false where
-// no agent could be asked. It is called every few seconds by one caller.
-func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []cimeter.Job) {
+// last, each once, by our clock. agents is what the agents run now. It is called every few
+// seconds by one caller.
+func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []Ended) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.agents = make(map[string]AgentBuild, len(agents))
@@ -51,7 +57,7 @@ func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []cimeter.Job) {
 			switch {
 			case !s.active(e):
 				if j, ok := b.over(s, e, is, now); ok {
-					ended = append(ended, j)
+					ended = append(ended, Ended{j, s.Name})
 				}
 				if now.Sub(e.at()) > keepDetails {
 					delete(s.jobs, key)
@@ -92,7 +98,7 @@ func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []cimeter.Job) {
 			}
 		}
 	}
-	slices.SortFunc(ended, func(x, y cimeter.Job) int { return cmp.Or(x.EndedAt.Compare(y.EndedAt), cmp.Compare(x.Key, y.Key)) })
+	slices.SortFunc(ended, func(x, y Ended) int { return cmp.Or(x.EndedAt.Compare(y.EndedAt), cmp.Compare(x.Key, y.Key)) })
 	return ended
 }
 
