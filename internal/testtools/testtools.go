@@ -43,6 +43,9 @@ const (
 	// OTLPReceiver is the OpenTelemetry collector's own receiver, which says what
 	// it was sent.
 	OTLPReceiver Tool = "otlpreceiver"
+	Helm         Tool = "helm"
+	// CycloneDX lists the modules of a Go program.
+	CycloneDX Tool = "cyclonedx-gomod"
 )
 
 // recipe says how a tool is made.
@@ -66,6 +69,9 @@ func recipes() map[Tool]recipe {
 
 		VictoriaMetrics: {pkg: "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics", version: "v1.151.0"},
 		OTLPReceiver:    {pkg: "github.com/cimeter/cimeter/internal/testtools/otlpreceiver", module: "otlpreceiver", ldflags: "-s -w"},
+
+		Helm:      {pkg: "helm.sh/helm/v3/cmd/helm", version: "v3.22.0", ldflags: "-s -w"},
+		CycloneDX: {pkg: "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod", version: "v1.10.0"},
 	}
 }
 
