@@ -51,7 +51,7 @@ func (c *Client) fromREST(j *restJob, project string) cimeter.Job {
 		},
 		Status: gitlab.JobStatus(j.Status), Tags: j.TagList,
 		CreatedAt: j.CreatedAt.Time, StartedAt: j.StartedAt.Time, EndedAt: j.FinishedAt.Time,
-		QueueSeconds: notNegative(j.QueuedDuration), FailureReason: failure(j.FailureReason),
+		QueueSeconds: notNegative(j.QueuedDuration), FailureReason: gitlab.FailureReason(j.FailureReason),
 	}
 	if job.SHA == "" && j.Commit != nil {
 		job.SHA = j.Commit.ID
@@ -212,13 +212,4 @@ func notNegative(v cimeter.Opt[float64]) cimeter.Opt[float64] {
 		return cimeter.Opt[float64]{}
 	}
 	return v
-}
-
-// failure is the reason in one word; unknown_failure is what a server says while
-// there is none.
-func failure(s string) string {
-	if s == "unknown_failure" || len(s) > 64 || strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }) {
-		return ""
-	}
-	return s
 }
