@@ -13,12 +13,15 @@ type Record struct {
 	QueuedAt  time.Time    `json:"queued_at,omitzero"`
 	StartedAt time.Time    `json:"started_at"`
 	EndedAt   time.Time    `json:"ended_at"`
-	Result    string       `json:"result,omitempty"` // success, failed, canceled; "" when nothing told it
-	Complete  bool         `json:"complete"`         // false: some of its life was not seen, Gaps say what
+	Result    string       `json:"result,omitempty"`     // success, failed, canceled, skipped; "" when nothing told it
+	Metered   Opt[bool]    `json:"metered,omitzero"`     // false: no agent did, a CI server told of it; absent: an agent's record
+	Tags      []string     `json:"tags,omitempty"`       // that its worker had to have, as its CI server tells
+	FailedFor string       `json:"failed_for,omitempty"` // one word of its CI server's: runner_system_failure
+	Complete  bool         `json:"complete"`             // false: some of its life was not seen, Gaps say what
 	Gaps      []Gap        `json:"gaps"`
 	Coverage  Opt[float64] `json:"coverage,omitzero"` // 0 to 1: share of the machine's CPU time, while it ran, that was attributed to builds
 	Limits    *Limits      `json:"limits,omitempty"`
-	Usage     Usage        `json:"usage"`
+	Usage     Usage        `json:"usage,omitzero"` // absent: nothing was metered
 	Stages    []Stage      `json:"stages"`
 	Verdicts  []Verdict    `json:"verdicts,omitempty"`
 	Trace     *Trace       `json:"trace,omitempty"`

@@ -34,13 +34,15 @@ const (
 	Event    Field = "event"
 	Pipeline Field = "pipeline"
 	Verdict  Field = "verdict"
-	CPU      Field = "cpu"   // CPU time
-	Wall     Field = "wall"  // duration
-	Queue    Field = "queue" // time from queued to started
-	Memory   Field = "mem"   // peak, in bytes or as a share of the limit
-	IO       Field = "io"    // bytes read and written
-	Net      Field = "net"   // bytes received and sent
-	Since    Field = "since" // ended at or after
+	Tag      Field = "tag"     // that its worker had to have
+	Metered  Field = "metered" // yes, or no: only a CI server told of it
+	CPU      Field = "cpu"     // CPU time
+	Wall     Field = "wall"    // duration
+	Queue    Field = "queue"   // time from queued to started
+	Memory   Field = "mem"     // peak, in bytes or as a share of the limit
+	IO       Field = "io"      // bytes read and written
+	Net      Field = "net"     // bytes received and sent
+	Since    Field = "since"   // ended at or after
 	Before   Field = "before"
 )
 
@@ -97,7 +99,7 @@ const (
 
 var fields = map[Field]kind{
 	Key: text, Project: text, Ref: text, Job: text, Stage: text, Runner: text, Machine: text, CI: text, Result: text,
-	Event: text, Pipeline: text, Verdict: text, CPU: duration, Wall: duration, Queue: duration, Memory: sizeOrShare, IO: size,
+	Event: text, Pipeline: text, Verdict: text, Tag: text, Metered: text, CPU: duration, Wall: duration, Queue: duration, Memory: sizeOrShare, IO: size,
 	Net: size, Since: instant, Before: instant,
 }
 

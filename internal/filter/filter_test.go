@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 
 func TestParse_refuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"colour:red":                 "cpu, event, io, job, key, machine, mem, net, pipeline, project, queue, ref",
+		"colour:red":                 "cpu, event, io, job, key, machine, mem, metered, net, pipeline, project, queue, ref",
 		"project:":                   "a value",
 		"project>x":                  "project:value",
 		"cpu>lots":                   "90s",

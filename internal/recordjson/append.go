@@ -47,6 +47,8 @@ func appenderOf(t reflect.Type) appender {
 			b = at.AppendFormat(b, time.RFC3339Nano)
 			return append(b, '"'), nil
 		}
+	case *cimeter.Opt[bool]:
+		return optional(func(b []byte, v bool) ([]byte, error) { return strconv.AppendBool(b, v), nil })
 	case *cimeter.Opt[float64]:
 		return optional(appendFloat)
 	case *cimeter.Opt[int64]:

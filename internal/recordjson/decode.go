@@ -55,6 +55,11 @@ func readerOf(t reflect.Type) reader {
 			token, ok := in.quoted()
 			return ok && v.Addr().Interface().(*time.Time).UnmarshalJSON(token) == nil
 		}
+	case *cimeter.Opt[bool]:
+		return known(func(in *input, v *bool) bool {
+			*v = in.word("true")
+			return *v || in.word("false")
+		})
 	case *cimeter.Opt[float64]:
 		return known(func(in *input, v *float64) bool { return in.float(v) })
 	case *cimeter.Opt[int64]:

@@ -150,29 +150,45 @@ func compileTerm(ctx context.Context, q Queryer, t filter.Term) (condition, erro
 	case filter.Text:
 		return anywhere(ctx, q, Clean(t.Text))
 	case filter.Runner:
-		var keys []any
-		s := statement{dialect: q.Dialect()}
-		s.add("SELECT DISTINCT target FROM names WHERE kind = 'runner' AND value = ? LIMIT ?", Clean(t.Text), maxValues)
-		if err := s.run(ctx, q, collect(&keys)); err != nil {
-			return condition{}, err
-		}
-		return oneOf("b.runner", "builds_runner", keys), nil
+		return targets(ctx, q, "runner", "b.runner", "builds_runner", Clean(t.Text))
 	case filter.Stage:
-		name := Clean(t.Text)
-		return condition{
-			sql: "EXISTS (SELECT 1 FROM stages s WHERE s.name = ? AND s.at = b.at AND s.id = b.id)", args: []any{name},
-			paths: []path{{index: stagePath, args: []any{name}}},
-		}, nil
+		return targets(ctx, q, "stage", "b.stages", "builds_stages", Clean(t.Text))
 	case filter.Verdict:
-		kind := Clean(t.Text)
-		return condition{sql: `b.verdicts <> '' AND b.verdicts LIKE ? ESCAPE '\'`, args: []any{"%," + likeEscaper.Replace(kind) + ",%"},
-			paths: []path{{index: "builds_verdicts", sql: "b.verdicts <> ''", byAt: true}}}, nil
+		return among("b.verdicts", "builds_verdicts", Clean(t.Text)), nil
+	case filter.Tag:
+		return among("b.tags", "builds_tags", Clean(t.Text)), nil
+	case filter.Metered:
+		switch strings.ToLower(t.Text) {
+		case "yes", "true", "1":
+			return condition{sql: "b.metered = 1"}, nil
+		case "no", "false", "0":
+			return condition{sql: "b.metered = 0", paths: []path{{index: "builds_unmetered", sql: "b.metered = 0", byAt: true, whole: true}}}, nil
+		}
+		return condition{}, fmt.Errorf("filter %s: want yes or no: %w", t, cimeter.ErrInvalid)
 	}
 	return condition{}, fmt.Errorf("filter %s: want a known field: %w", t, cimeter.ErrUnsupported)
 }
 
-// stagePath stands for the way through the table of stages.
-const stagePath = "stages"
+// among is the condition that a word is among those of a column, joined by
+// commas.
+func among(column, index, word string) condition {
+	return condition{sql: column + " <> '' AND " + column + ` LIKE ? ESCAPE '\'`, args: []any{"%," + likeEscaper.Replace(word) + ",%"},
+		paths: []path{{index: index, sql: column + " <> ''", byAt: true}}}
+}
+
+// targets is the condition that a column is one of the targets of a name.
+func targets(ctx context.Context, q Queryer, kind, column, index, value string) (condition, error) {
+	var found []any
+	s := statement{dialect: q.Dialect()}
+	s.add("SELECT DISTINCT target FROM names WHERE kind = ? AND value = ? LIMIT ?", kind, value, maxValues+1)
+	if err := s.run(ctx, q, collect(&found)); err != nil {
+		return condition{}, err
+	}
+	if len(found) > maxValues {
+		return condition{sql: column + " IN (SELECT target FROM names WHERE kind = ? AND value = ?)", args: []any{kind, value}}, nil
+	}
+	return oneOf(column, index, found), nil
+}
 
 func equal(column, index, value string) condition {
 	c := condition{sql: column + " = ?", args: []any{value}}

@@ -3,14 +3,13 @@ package store
 import "slices"
 
 // NameColumn tells which column of builds holds the targets of the names of a
-// kind; ok is false for stages, whose names stay: they are few, and retention
-// finds stages by them.
+// kind.
 func NameColumn(kind string) (column string, ok bool) {
-	if kind == "stage" {
-		return "", false
-	}
-	if kind == "job" {
+	switch kind {
+	case "job":
 		return "name", true
+	case "stage":
+		return "stages", true
 	}
 	return kind, slices.Contains(nameKinds, kind)
 }
@@ -18,7 +17,7 @@ func NameColumn(kind string) (column string, ok bool) {
 // NameKinds are the kinds of names that retention deletes when no build has them.
 func NameKinds() []string { return slices.Clone(nameKinds) }
 
-var nameKinds = []string{"project", "job", "ref", "machine", "runner"}
+var nameKinds = []string{"project", "job", "ref", "machine", "runner", "stage"}
 
 // NameSet remembers names that are in a store, so that they are not written
 // with each build. The zero value is empty; its owner locks it.

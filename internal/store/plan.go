@@ -120,13 +120,9 @@ func count(ctx context.Context, q Queryer, c *compiled, w *way, limit int) (int,
 			break
 		}
 		err := one(func(s *statement) {
-			if p.index == stagePath {
-				s.add("stages b WHERE b.name = ?", p.args...)
-			} else {
-				s.builds(p.index)
-				s.add(" WHERE "+p.sql, p.args...)
-			}
-			if p.byAt || p.index == stagePath {
+			s.builds(p.index)
+			s.add(" WHERE "+p.sql, p.args...)
+			if p.byAt {
 				c.within(s)
 			}
 		})
@@ -209,7 +205,7 @@ func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *
 	case len(w.paths) == 0:
 		s.builds("builds_at")
 		s.add(" WHERE 1 = 1")
-	case len(w.paths) == 1 && w.paths[0].index != stagePath:
+	case len(w.paths) == 1:
 		s.builds(w.paths[0].index)
 		s.add(" WHERE "+w.paths[0].sql, w.paths[0].args...)
 	case s.dialect == SQLite:
@@ -218,21 +214,13 @@ func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *
 			if i > 0 {
 				s.add(" UNION ")
 			}
-			if p.index == stagePath {
-				s.add("SELECT b.id FROM stages b WHERE b.name = ?", p.args...)
-			} else {
-				s.add("SELECT b.id FROM ")
-				s.builds(p.index)
-				s.add(" WHERE "+p.sql, p.args...)
-			}
-			if p.byAt || p.index == stagePath {
+			s.add("SELECT b.id FROM ")
+			s.builds(p.index)
+			s.add(" WHERE "+p.sql, p.args...)
+			if p.byAt {
 				c.within(s)
 			}
 		}
-		s.add(")")
-	case w.paths[0].index == stagePath:
-		s.add("builds b WHERE (b.shard, b.id, b.at) IN (SELECT b.shard, b.id, b.at FROM stages b WHERE b.name = ?", w.paths[0].args...)
-		c.within(s)
 		s.add(")")
 	default: // PostgreSQL joins the paths by itself
 		s.add("builds b WHERE 1 = 1")

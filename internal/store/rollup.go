@@ -18,6 +18,7 @@ const (
 	DimMachine    Dim = 4 // machine
 	DimMachineJob Dim = 5 // machine, project, name
 	DimRunner     Dim = 6 // runner's key, machine, runner's name
+	DimDay        Dim = 7 // all of a day
 )
 
 const (
@@ -41,10 +42,29 @@ type Rollup struct {
 	LastAt                                               int64
 }
 
-// NewRollups sums rows up, sorted by key: servers that write to the same
-// rollups take the locks in one order.
-func NewRollups(rows []*Row) []Rollup {
+// NewRollups sums rows up, without those that they replace, sorted by key:
+// servers that write to the same rollups take the locks in one order.
+func NewRollups(rows []*Row, replaced ...*Row) []Rollup {
 	sums := map[RollupKey]*Rollup{}
+	sumRollups(sums, rows)
+	if len(replaced) > 0 {
+		old := map[RollupKey]*Rollup{}
+		sumRollups(old, replaced)
+		for k, r := range old {
+			add(sums, k, r.negative())
+		}
+	}
+	out := make([]Rollup, 0, len(sums))
+	for _, s := range sums {
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(x, y Rollup) int {
+		return cmp.Or(cmp.Compare(x.Dim, y.Dim), cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B), cmp.Compare(x.C, y.C), cmp.Compare(x.At, y.At))
+	})
+	return out
+}
+
+func sumRollups(sums map[RollupKey]*Rollup, rows []*Row) {
 	for _, r := range rows {
 		day := r.At - r.At%dayUS
 		build := Rollup{Builds: 1, OOM: r.OOM, WallUS: known(r.WallUS), CPUUS: known(r.CPUUS), QueueUS: known(r.QueueUS),
@@ -60,6 +80,7 @@ func NewRollups(rows []*Row) []Rollup {
 		}
 		for _, k := range []RollupKey{
 			{Dim: DimAll, At: r.At - r.At%hourUS},
+			{Dim: DimDay, At: day},
 			{DimProject, r.Project, "", "", day},
 			{DimJob, r.Project, r.Name, "", day},
 			{DimMachine, r.Machine, "", "", day},
@@ -73,14 +94,13 @@ func NewRollups(rows []*Row) []Rollup {
 			add(sums, RollupKey{DimStage, r.Project, r.Name, s.Name, day}, &stage)
 		}
 	}
-	out := make([]Rollup, 0, len(sums))
-	for _, s := range sums {
-		out = append(out, *s)
-	}
-	slices.SortFunc(out, func(x, y Rollup) int {
-		return cmp.Or(cmp.Compare(x.Dim, y.Dim), cmp.Compare(x.A, y.A), cmp.Compare(x.B, y.B), cmp.Compare(x.C, y.C), cmp.Compare(x.At, y.At))
-	})
-	return out
+}
+
+// negative takes r out of a sum. The peak and the latest end, which no sum gives
+// back, stay as they are.
+func (s *Rollup) negative() *Rollup {
+	return &Rollup{Builds: -s.Builds, Failed: -s.Failed, Canceled: -s.Canceled, OOM: -s.OOM, WallUS: -s.WallUS, CPUUS: -s.CPUUS, QueueUS: -s.QueueUS,
+		Queued: -s.Queued, ThrottledUS: -s.ThrottledUS, IO: -s.IO, Net: -s.Net, MemPeak: -1}
 }
 
 func known(n int64) int64 { return max(n, 0) }
@@ -111,8 +131,8 @@ func (s *Rollup) merge(r *Rollup) {
 }
 
 // Name is a value that a field has had: what text searches look through and
-// what type-ahead offers. Target is what is asked for instead; of a runner's
-// token or name that is its key, of others the value.
+// what type-ahead offers. Target is what is asked for instead: of a runner's
+// token or name its key, of a stage a set that it is in, of others the value.
 type Name struct {
 	Kind   string // project, job, ref, runner, machine, stage
 	Value  string
@@ -136,7 +156,7 @@ func NewNames(rows []*Row) []Name {
 			put("runner", v, r.Runner)
 		}
 		for _, s := range r.Stages {
-			put("stage", s.Name, s.Name)
+			set[Name{"stage", s.Name, r.StageSet}] = true
 		}
 	}
 	out := make([]Name, 0, len(set))

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -42,6 +45,7 @@ type Row struct {
 	RunnerName  string
 	Result      string
 	Verdicts    string // ,oom,throttled,
+	StageSet    string // stands for the names of its stages: see stageSet
 	WallUS      int64
 	CPUUS       int64
 	QueueUS     int64
@@ -52,11 +56,15 @@ type Row struct {
 	NetBytes    int64
 	OOM         int64 // 1: something in it was killed for memory
 	Stages      []StageRow
+	Metered     int64  // 0: only a CI server told of it
+	Tags        string // ,docker,arm,
 	Record      []byte // stored form, without the trace
 	Trace       []byte // stored form; nil: it has none
+
+	put Put // it was made of
 }
 
-// StageRow is what the columns of a stage hold.
+// StageRow is what a stage adds to the totals.
 type StageRow struct {
 	Name    string
 	WallUS  int64
@@ -122,7 +130,7 @@ func NewRow(p Put) (*Row, error) {
 		CI: Clean(r.CI), Server: Clean(r.Server), Project: Clean(r.Project), Number: Clean(r.Number), Name: Clean(r.Name), Ref: Clean(r.Ref),
 		Event: Clean(r.Event), Pipeline: Clean(r.Pipeline), Machine: Clean(r.Machine), Runner: Clean(r.Runner.Key()),
 		RunnerToken: Clean(r.Runner.ShortToken), RunnerName: Clean(r.Runner.Name), Result: Clean(r.Result),
-		QueueUS: -1, MemLimit: -1,
+		QueueUS: -1, MemLimit: -1, Metered: 1, Tags: words(r.Tags), put: p,
 	}
 	// An agent whose clock is ahead must not stand on top of every list.
 	row.At = min(row.At, row.ReceivedAt)
@@ -138,18 +146,45 @@ func NewRow(p Put) (*Row, error) {
 	if r.Usage.OOMKills.Value+r.Usage.OOMKillsNested.Value > 0 {
 		row.OOM = 1
 	}
-	row.Verdicts = verdicts(r.Verdicts)
+	if r.Metered == cimeter.Some(false) {
+		row.Metered, row.WallUS = 0, -1
+		if r.EndedAt.After(r.StartedAt) { // by the CI server's clock
+			row.WallUS = micros(cimeter.Some(r.EndedAt.Sub(r.StartedAt).Seconds()))
+		}
+	}
+	kinds := make([]string, len(r.Verdicts))
+	for i, v := range r.Verdicts {
+		kinds[i] = v.Kind
+	}
+	row.Verdicts = words(kinds)
 	if strings.Contains(row.Verdicts, ",oom,") {
 		row.OOM = 1
 	}
 	for i := range r.Stages {
 		row.Stages = append(row.Stages, usage(Clean(r.Stages[i].Name), &r.Stages[i].Usage))
 	}
+	row.StageSet = stageSet(row.Stages)
 	var err error
 	if row.Record, row.Trace, err = encode(r); err != nil {
 		return nil, fmt.Errorf("record %s: %w", r.Key, err)
 	}
 	return row, nil
+}
+
+// stageSet is what builds with stages of the same names have in common, "" of
+// none: the builds of a job mostly do, so that builds are found by the name of a
+// stage through the few sets that hold it, not through a row for each stage.
+func stageSet(stages []StageRow) string {
+	if len(stages) == 0 {
+		return ""
+	}
+	names := make([]string, len(stages))
+	for i, s := range stages {
+		names[i] = s.Name
+	}
+	slices.Sort(names)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Compact(names), "\x00")))
+	return base64.RawURLEncoding.EncodeToString(sum[:9])
 }
 
 // NewRows takes the records of a batch apart, in its order. The error wraps
@@ -170,17 +205,19 @@ func NewRows(batch []Put) ([]*Row, error) {
 	return rows, nil
 }
 
-func verdicts(vs []cimeter.Verdict) string {
+// words joins words so that one can be looked for with its commas; one that
+// holds a comma cannot be.
+func words(of []string) string {
 	var b strings.Builder
-	for _, v := range vs {
-		kind := Clean(v.Kind)
-		if kind == "" || strings.ContainsAny(kind, ",%_\\") || strings.Contains(b.String(), ","+kind+",") || b.Len()+len(kind) > textBytes {
+	for _, word := range of {
+		word = Clean(word)
+		if word == "" || strings.Contains(word, ",") || strings.Contains(b.String(), ","+word+",") || b.Len()+len(word) > textBytes {
 			continue
 		}
 		if b.Len() == 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(kind)
+		b.WriteString(word)
 		b.WriteByte(',')
 	}
 	return b.String()

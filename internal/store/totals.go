@@ -188,7 +188,12 @@ func GroupTotals(ctx context.Context, q Queryer, query GroupQuery) (Groups, erro
 			s.add(" AND b.b = ?", Clean(query.Name))
 		}
 	}
-	s.add(fmt.Sprintf(" GROUP BY %s ORDER BY %d DESC, %s LIMIT ?", columns("b.", names...), len(names)+place, columns("b.", names...)), query.Limit+1)
+	having := ""
+	if !exact {
+		// What was replaced by a record of another name leaves nothing behind.
+		having = " HAVING sum(builds) > 0"
+	}
+	s.add(fmt.Sprintf(" GROUP BY %s%s ORDER BY %d DESC, %s LIMIT ?", columns("b.", names...), having, len(names)+place, columns("b.", names...)), query.Limit+1)
 	out := Groups{From: Time(from), To: Time(to)}
 	err := s.run(ctx, q, func(scan func(dest ...any) error) error {
 		if len(out.Groups) == query.Limit {
@@ -279,7 +284,7 @@ func BucketTotals(ctx context.Context, q Queryer, query BucketQuery) ([]Bucket, 
 		if dim != DimRunner {
 			s.add(" AND b.b = ?", Clean(names[1]))
 		}
-		s.add(" AND b.at >= ? AND b.at < ? GROUP BY 1", from, to)
+		s.add(" AND b.at >= ? AND b.at < ? GROUP BY 1 HAVING sum(builds) > 0", from, to)
 	}
 	err := s.run(ctx, q, func(scan func(dest ...any) error) error {
 		var hour int64
@@ -307,7 +312,7 @@ func ListNames(ctx context.Context, q Queryer, kind, part string, limit int) ([]
 		return nil, fmt.Errorf("%d names of %.20q: want 1 to %d of project, job, ref, runner, machine or stage: %w", limit, kind, MaxGroups, cimeter.ErrInvalid)
 	}
 	s := statement{dialect: q.Dialect()}
-	s.add("SELECT DISTINCT value FROM names WHERE kind = ? AND value "+q.Dialect().like()+` ? ESCAPE '\' ORDER BY value LIMIT ?`, kind, contains(Clean(part)), limit)
+	s.add("SELECT DISTINCT value FROM names WHERE kind = ? AND value <> '' AND value "+q.Dialect().like()+` ? ESCAPE '\' ORDER BY value LIMIT ?`, kind, contains(Clean(part)), limit)
 	var values []any
 	err := s.run(ctx, q, collect(&values))
 	out := make([]string, len(values))

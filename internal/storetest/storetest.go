@@ -12,6 +12,9 @@ import (
 // Store is the method set of every back end.
 type Store interface {
 	Put(ctx context.Context, batch []store.Put) (store.PutResult, error)
+	PutJobs(ctx context.Context, jobs []cimeter.Job) error
+	Note(ctx context.Context, name string) (string, error)
+	SetNote(ctx context.Context, name, value string) error
 	Get(ctx context.Context, key string) (*cimeter.Record, error)
 	Trace(ctx context.Context, key string) (*cimeter.Trace, error)
 	List(ctx context.Context, q store.Query) (store.Page, error)
@@ -42,6 +45,10 @@ var cases = []struct {
 	{"a batch is kept whole or not at all", testWholeBatch},
 	{"what cannot be kept is refused", testRefused},
 	{"batches in any order, twice and at once, make the same store", testReordered},
+	{"a build that only its CI server told of is there without usage", testJobs},
+	{"a record and the jobs of its build join in any order", testJoin},
+	{"records and jobs at once make one build each", testJoinAtOnce},
+	{"a note is kept", testNote},
 	{"a list holds what meets its filter, in its order", testList},
 	{"a page ends where the next begins", testPages},
 	{"a question that makes no sense is refused", testBadQuestions},

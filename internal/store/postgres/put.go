@@ -56,9 +56,7 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 }
 
 var buildColumns = []string{"shard", "id", "key", "at", "received_at", "agent", "ci", "server", "project", "number", "name", "ref", "event", "pipeline", "machine",
-	"runner", "runner_name", "result", "verdicts", "wall_us", "cpu_us", "queue_us", "throttled_us", "mem_peak", "mem_limit", "io_bytes", "net_bytes", "oom", "record", "trace"}
-
-var stageColumns = []string{"shard", "id", "at", "position", "name", "wall_us", "cpu_us", "mem_peak", "io_bytes", "net_bytes"}
+	"runner", "runner_name", "result", "verdicts", "stages", "metered", "tags", "wall_us", "cpu_us", "queue_us", "throttled_us", "mem_peak", "mem_limit", "io_bytes", "net_bytes", "oom", "record", "trace"}
 
 // upsertRollups takes one array for each column.
 const upsertRollups = `INSERT INTO rollups AS r SELECT * FROM unnest($1::smallint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
@@ -86,62 +84,63 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *s
 	if len(rows) == 0 {
 		return nil, nil, from, nil
 	}
+	all := len(rows)
 	fresh, err = newKeys(ctx, tx, rows)
 	if err != nil {
 		return nil, nil, 0, err
 	}
+	var replaced []*store.Row
+	if rows, replaced, err = meter(ctx, tx, rows, fresh); err != nil {
+		return nil, nil, 0, err
+	}
 	result.Stored = len(fresh)
-	result.Duplicates += len(rows) - len(fresh)
-	rows = slices.DeleteFunc(rows, func(r *store.Row) bool { _, ok := fresh[r.Key]; return !ok })
+	result.Duplicates += all - len(fresh)
 	if len(rows) == 0 {
 		return nil, fresh, from, nil
 	}
 	if err := copyRows(ctx, tx, rows, fresh); err != nil {
 		return nil, nil, 0, err
 	}
-	names = s.missing(store.NewNames(rows), from)
+	names, err = s.sums(ctx, tx, rows, replaced, from)
+	return names, fresh, from, err
+}
+
+// sums adds what rows, some of which replace others, change in the totals, and
+// returns the names that came with them.
+func (s *Store) sums(ctx context.Context, tx pgx.Tx, rows, replaced []*store.Row, from int64) ([]store.Name, error) {
+	names := s.missing(store.NewNames(rows), from)
 	if len(names) > 0 {
 		shards, kinds, values, targets := make([]int16, len(names)), make([]string, len(names)), make([]string, len(names)), make([]string, len(names))
 		for i, n := range names {
 			shards[i], kinds[i], values[i], targets[i] = store.Shard(n.Value), n.Kind, n.Value, n.Target
 		}
 		if _, err := tx.Exec(ctx, "INSERT INTO names SELECT * FROM unnest($1::smallint[], $2::text[], $3::text[], $4::text[]) ON CONFLICT DO NOTHING", shards, kinds, values, targets); err != nil {
-			return nil, nil, 0, err
+			return nil, err
 		}
 	}
 	// The rows that all servers write to come last: they are locked for the
 	// shortest time.
-	return names, fresh, from, putRollups(ctx, tx, store.NewRollups(rows))
+	return names, putRollups(ctx, tx, store.NewRollups(rows, replaced...))
 }
 
-// copyRows copies rows of new keys, whose ids are told by key, into builds and
-// stages.
+// copyRows copies rows, whose ids are told by key, into builds.
 func copyRows(ctx context.Context, tx pgx.Tx, rows []*store.Row, ids map[string]int64) error {
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"builds"}, buildColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
 		r := rows[i]
 		return []any{store.Shard(r.Key), ids[r.Key], r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
-			r.Runner, r.RunnerName, r.Result, r.Verdicts, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM, r.Record, r.Trace}, nil
+			r.Runner, r.RunnerName, r.Result, r.Verdicts, r.StageSet, int16(r.Metered), r.Tags, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM, r.Record, r.Trace}, nil
 	}))
-	if err != nil {
-		return err
-	}
-	var stages [][]any
-	for _, r := range rows {
-		for i, st := range r.Stages {
-			stages = append(stages, []any{store.Shard(r.Key), ids[r.Key], r.At, int16(i), st.Name, st.WallUS, st.CPUUS, st.MemPeak, st.IO, st.Net})
-		}
-	}
-	_, err = tx.CopyFrom(ctx, pgx.Identifier{"stages"}, stageColumns, pgx.CopyFromRows(stages))
 	return err
 }
 
 // newKeys keeps the keys that are not there and returns the ids of their builds.
 func newKeys(ctx context.Context, tx pgx.Tx, rows []*store.Row) (map[string]int64, error) {
-	shards, keys, ats := make([]int16, len(rows)), make([]string, len(rows)), make([]int64, len(rows))
+	shards, keys, ats, metered := make([]int16, len(rows)), make([]string, len(rows)), make([]int64, len(rows)), make([]int16, len(rows))
 	for i, r := range rows {
-		shards[i], keys[i], ats[i] = store.Shard(r.Key), r.Key, r.At
+		shards[i], keys[i], ats[i], metered[i] = store.Shard(r.Key), r.Key, r.At, int16(r.Metered)
 	}
-	found, err := tx.Query(ctx, "INSERT INTO build_keys (shard, key, at) SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[]) ON CONFLICT DO NOTHING RETURNING key, id", shards, keys, ats)
+	found, err := tx.Query(ctx, `INSERT INTO build_keys (shard, key, at, metered) SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[], $4::smallint[])
+ON CONFLICT DO NOTHING RETURNING key, id`, shards, keys, ats, metered)
 	if err != nil {
 		return nil, err
 	}
@@ -237,18 +236,13 @@ func (s *Store) partitions(ctx context.Context, rows []*store.Row) error {
 			if start+weekUS <= from {
 				return nil // deleted: Put counts its builds as expired
 			}
-			for _, table := range []string{"builds", "stages"} {
-				name := pgx.Identifier{table + "_" + weekName(start)}.Sanitize()
-				var there bool
-				if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", name).Scan(&there); err != nil {
-					return err
-				}
-				if there {
-					continue
-				}
-				if _, err := tx.Exec(ctx, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES FROM (%d) TO (%d)", name, table, start, start+weekUS)); err != nil {
-					return fmt.Errorf("make partition %s: %w", strings.Trim(name, `"`), err)
-				}
+			name := pgx.Identifier{"builds_" + weekName(start)}.Sanitize()
+			var there bool
+			if err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", name).Scan(&there); err != nil || there {
+				return err
+			}
+			if _, err := tx.Exec(ctx, fmt.Sprintf("CREATE TABLE %s PARTITION OF builds FOR VALUES FROM (%d) TO (%d)", name, start, start+weekUS)); err != nil {
+				return fmt.Errorf("make partition %s: %w", strings.Trim(name, `"`), err)
 			}
 			return nil
 		})

@@ -72,14 +72,12 @@ func (s *Store) retain(ctx context.Context, tx pgx.Tx, r store.Retention, out *s
 	if _, err := tx.Exec(ctx, "UPDATE meta SET value = greatest(value, $1) WHERE name = 'kept_from'", cut); err != nil {
 		return err
 	}
-	for _, table := range []string{"stages", "builds"} {
-		if _, err := tx.Exec(ctx, fmt.Sprintf("DELETE FROM %s_rest WHERE at < $1", table), cut); err != nil {
+	if _, err := tx.Exec(ctx, "DELETE FROM builds_rest WHERE at < $1", cut); err != nil {
+		return err
+	}
+	for _, start := range weeks {
+		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS "+pgx.Identifier{"builds_" + weekName(start)}.Sanitize()); err != nil {
 			return err
-		}
-		for _, start := range weeks {
-			if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS "+pgx.Identifier{table + "_" + weekName(start)}.Sanitize()); err != nil {
-				return err
-			}
 		}
 	}
 	tag, err := tx.Exec(ctx, "DELETE FROM build_keys WHERE at < $1", cut)

@@ -101,7 +101,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := private(s.o.Path); err != nil {
 		return err
 	}
-	if s.write, err = sql.Open("sqlite", s.dsn("auto_vacuum(INCREMENTAL)", "cache_size(-65536)", "temp_store(MEMORY)")); err != nil {
+	if s.write, err = sql.Open("sqlite", s.dsn("auto_vacuum(INCREMENTAL)", "wal_autocheckpoint(8000)", "cache_size(-65536)", "temp_store(MEMORY)")); err != nil {
 		return err
 	}
 	s.write.SetMaxOpenConns(1)

@@ -99,12 +99,10 @@ func (s *Store) commit(ctx context.Context) {
 }
 
 const insertBuild = `INSERT INTO builds (key, at, received_at, agent, ci, server, project, number, name, ref, event, pipeline, machine,
-runner, runner_name, result, verdicts, wall_us, cpu_us, queue_us, throttled_us, mem_peak, mem_limit, io_bytes, net_bytes, oom)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
+runner, runner_name, result, verdicts, stages, metered, tags, wall_us, cpu_us, queue_us, throttled_us, mem_peak, mem_limit, io_bytes, net_bytes, oom)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
 
 const insertBody = "INSERT INTO bodies (id, record, trace) VALUES (?, ?, ?)"
-
-const insertStage = "INSERT INTO stages (name, at, id, position, wall_us, cpu_us, mem_peak, io_bytes, net_bytes) VALUES "
 
 const insertRollup = `INSERT INTO rollups (dim, a, b, c, at, builds, failed, canceled, oom, wall_us, cpu_us, queue_us, queued, throttled_us,
 io_bytes, net_bytes, mem_peak, last_at) VALUES `
@@ -140,13 +138,13 @@ func (in *inserter) exec(statement string, args ...any) (sql.Result, error) {
 func (s *Store) put(ctx context.Context, group []*waiting) error {
 	var names []store.Name
 	results := make([]store.PutResult, len(group))
-	err := s.transaction(ctx, func(tx *sql.Tx) error {
+	err := s.transaction(ctx, func(tx *sql.Tx) (err error) {
 		in := &inserter{ctx: ctx, s: s, tx: tx, known: map[string]*sql.Stmt{}}
 		var from int64
 		if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(value), 0) FROM meta WHERE name = 'kept_from'").Scan(&from); err != nil {
 			return err
 		}
-		var stored []*store.Row
+		var stored, replaced []*store.Row
 		for i, w := range group {
 			results[i].Fresh = make([]bool, len(w.rows))
 			for j, r := range w.rows {
@@ -155,33 +153,27 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 					continue
 				}
 				ok, err := in.build(r)
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case !ok:
-					results[i].Duplicates++
-				default:
-					results[i].Stored++
-					results[i].Fresh[j] = true
-					stored = append(stored, r)
 				}
+				if !ok {
+					merged, old, err := in.meter(r)
+					if err != nil {
+						return err
+					}
+					if merged == nil {
+						results[i].Duplicates++
+						continue
+					}
+					r, replaced = merged, append(replaced, old)
+				}
+				results[i].Stored++
+				results[i].Fresh[j] = true
+				stored = append(stored, r)
 			}
 		}
-		if err := in.rollups(store.NewRollups(stored)); err != nil {
-			return err
-		}
-		if len(stored) > 0 {
-			if _, err := in.exec("INSERT INTO meta VALUES ('builds', ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value", len(stored)); err != nil {
-				return err
-			}
-		}
-		names = s.named.Missing(store.NewNames(stored))
-		for _, n := range names {
-			if _, err := in.exec("INSERT INTO names VALUES (?, ?, ?) ON CONFLICT DO NOTHING", n.Kind, n.Value, n.Target); err != nil {
-				return err
-			}
-		}
-		return nil
+		names, err = in.sums(stored, replaced)
+		return err
 	})
 	if err != nil {
 		return err
@@ -219,7 +211,7 @@ func (in *inserter) rollups(rollups []store.Rollup) error {
 // build writes one build; false: its key is there.
 func (in *inserter) build(r *store.Row) (bool, error) {
 	res, err := in.exec(insertBuild, r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
-		r.Runner, r.RunnerName, r.Result, r.Verdicts, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM)
+		r.Runner, r.RunnerName, r.Result, r.Verdicts, r.StageSet, r.Metered, r.Tags, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM)
 	if err != nil {
 		return false, err
 	}
@@ -231,19 +223,27 @@ func (in *inserter) build(r *store.Row) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := in.exec(insertBody, id, r.Record, r.Trace); err != nil {
-		return false, err
+	_, err = in.exec(insertBody, id, r.Record, r.Trace)
+	return err == nil, err
+}
+
+// sums adds what rows, some of which replace others, change in the totals, and
+// returns the names that came with them.
+func (in *inserter) sums(rows, replaced []*store.Row) ([]store.Name, error) {
+	if len(rows) == 0 {
+		return nil, nil
 	}
-	position := 0
-	for part := range slices.Chunk(r.Stages, rowsAtOnce) {
-		args := make([]any, 0, 9*len(part))
-		for _, s := range part {
-			args = append(args, s.Name, r.At, id, position, s.WallUS, s.CPUUS, s.MemPeak, s.IO, s.Net)
-			position++
-		}
-		if _, err := in.exec(insertStage+values(len(part), 9), args...); err != nil {
-			return false, err
+	if err := in.rollups(store.NewRollups(rows, replaced...)); err != nil {
+		return nil, err
+	}
+	if _, err := in.exec("INSERT INTO meta VALUES ('builds', ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value", len(rows)-len(replaced)); err != nil {
+		return nil, err
+	}
+	names := in.s.named.Missing(store.NewNames(rows))
+	for _, n := range names {
+		if _, err := in.exec("INSERT INTO names VALUES (?, ?, ?) ON CONFLICT DO NOTHING", n.Kind, n.Value, n.Target); err != nil {
+			return nil, err
 		}
 	}
-	return true, nil
+	return names, nil
 }

@@ -45,7 +45,7 @@ func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retain
 	defer func() { <-s.turn }()
 	err = s.transaction(ctx, func(tx *sql.Tx) error {
 		if !r.TotalsFrom.IsZero() {
-			if err := s.exec(ctx, tx, `DELETE FROM rollups WHERE dim IN (0, 1, 2, 3, 4, 5, 6) AND at < ?`, store.Micros(r.TotalsFrom)); err != nil {
+			if err := s.exec(ctx, tx, `DELETE FROM rollups WHERE dim IN (0, 1, 2, 3, 4, 5, 6, 7) AND at < ?`, store.Micros(r.TotalsFrom)); err != nil {
 				return err
 			}
 		}
@@ -53,13 +53,9 @@ func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retain
 		if err != nil || limit == 0 {
 			return err
 		}
-		// Builds that ended at one instant go together: at is where both tables
-		// are cut. The cut lies behind the newest of the oldest few.
+		// Builds that ended at one instant go together. The cut lies behind the newest of the oldest few.
 		var cut sql.NullInt64
 		if err := tx.QueryRowContext(ctx, "SELECT max(at) + 1 FROM (SELECT at FROM builds WHERE at < ? ORDER BY at LIMIT ?)", limit, deleteBuilds).Scan(&cut); err != nil || !cut.Valid {
-			return err
-		}
-		if err := s.exec(ctx, tx, "DELETE FROM stages WHERE name IN (SELECT value FROM names WHERE kind = 'stage' UNION ALL SELECT '') AND at < ?", cut.Int64); err != nil {
 			return err
 		}
 		s.step()

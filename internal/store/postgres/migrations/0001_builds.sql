@@ -13,6 +13,7 @@ CREATE TABLE build_keys (
   key   text COLLATE "C" NOT NULL,
   at    bigint NOT NULL,
   id    bigint NOT NULL DEFAULT nextval('builds_id'),
+  metered smallint NOT NULL,
   PRIMARY KEY (key, shard)
 );
 
@@ -39,6 +40,9 @@ CREATE TABLE builds (
   runner_name  text COLLATE "C" NOT NULL,
   result       text COLLATE "C" NOT NULL,
   verdicts     text COLLATE "C" NOT NULL,
+  stages       text COLLATE "C" NOT NULL, -- set of names, a target of names of stages
+  metered      smallint NOT NULL, -- 0: only a CI server told of it
+  tags         text COLLATE "C" NOT NULL, -- ,docker,arm,
   wall_us      bigint NOT NULL,
   cpu_us       bigint NOT NULL,
   queue_us     bigint NOT NULL,
@@ -76,6 +80,12 @@ CREATE INDEX builds_result    ON builds (result, at, id);
 
 CREATE INDEX builds_ci        ON builds (ci, at, id);
 
+CREATE INDEX builds_stages    ON builds (stages, at, id);
+
+CREATE INDEX builds_unmetered ON builds (at) WHERE metered = 0;
+
+CREATE INDEX builds_tags      ON builds (at) WHERE tags <> '';
+
 CREATE INDEX builds_number    ON builds (number, at);
 
 CREATE INDEX builds_pipeline  ON builds (pipeline, at) WHERE pipeline <> '';
@@ -93,22 +103,6 @@ CREATE INDEX builds_mem_peak  ON builds (mem_peak, id);
 CREATE INDEX builds_io_bytes  ON builds (io_bytes, id);
 
 CREATE INDEX builds_net_bytes ON builds (net_bytes, id);
-
-CREATE TABLE stages (
-  shard     smallint NOT NULL,
-  id        bigint NOT NULL, -- of the build
-  at        bigint NOT NULL,
-  position  smallint NOT NULL,
-  name      text COLLATE "C" NOT NULL,
-  wall_us   bigint NOT NULL,
-  cpu_us    bigint NOT NULL,
-  mem_peak  bigint NOT NULL,
-  io_bytes  bigint NOT NULL,
-  net_bytes bigint NOT NULL,
-  PRIMARY KEY (name, at, id, shard, position)
-) PARTITION BY RANGE (at);
-
-CREATE TABLE stages_rest PARTITION OF stages DEFAULT;
 
 CREATE TABLE rollups (
   shard        smallint NOT NULL,
@@ -141,4 +135,10 @@ CREATE TABLE names (
   value  text COLLATE "C" NOT NULL,
   target text COLLATE "C" NOT NULL,
   PRIMARY KEY (kind, value, target, shard)
+);
+
+-- What programs keep between their runs: how far a backfill came.
+CREATE TABLE notes (
+  name  text COLLATE "C" PRIMARY KEY,
+  value text NOT NULL
 );

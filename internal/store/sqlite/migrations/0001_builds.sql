@@ -23,6 +23,9 @@ CREATE TABLE builds (
   runner_name  TEXT NOT NULL,
   result       TEXT NOT NULL,
   verdicts     TEXT NOT NULL,
+  stages       TEXT NOT NULL, -- set of names, a target of names of stages
+  metered      INTEGER NOT NULL, -- 0: only a CI server told of it
+  tags         TEXT NOT NULL, -- ,docker,arm,
   wall_us      INTEGER NOT NULL,
   cpu_us       INTEGER NOT NULL,
   queue_us     INTEGER NOT NULL,
@@ -43,9 +46,12 @@ CREATE INDEX builds_machine   ON builds (machine, at);
 CREATE INDEX builds_runner    ON builds (runner, at);
 CREATE INDEX builds_result    ON builds (result, at);
 CREATE INDEX builds_ci        ON builds (ci, at);
+CREATE INDEX builds_stages    ON builds (stages, at);
 CREATE INDEX builds_number    ON builds (number, at);
 CREATE INDEX builds_pipeline  ON builds (pipeline, at) WHERE pipeline <> '';
 CREATE INDEX builds_verdicts  ON builds (at) WHERE verdicts <> '';
+CREATE INDEX builds_unmetered ON builds (at) WHERE metered = 0;
+CREATE INDEX builds_tags      ON builds (at) WHERE tags <> '';
 CREATE INDEX builds_cpu_us    ON builds (cpu_us);
 CREATE INDEX builds_wall_us   ON builds (wall_us);
 CREATE INDEX builds_queue_us  ON builds (queue_us);
@@ -59,20 +65,6 @@ CREATE TABLE bodies (
   record BLOB NOT NULL,
   trace  BLOB
 ) STRICT;
-
--- at is the build's: retention cuts both tables at one place.
-CREATE TABLE stages (
-  name     TEXT NOT NULL,
-  at       INTEGER NOT NULL,
-  id       INTEGER NOT NULL,
-  position INTEGER NOT NULL,
-  wall_us  INTEGER NOT NULL,
-  cpu_us   INTEGER NOT NULL,
-  mem_peak INTEGER NOT NULL,
-  io_bytes INTEGER NOT NULL,
-  net_bytes INTEGER NOT NULL,
-  PRIMARY KEY (name, at, id, position)
-) STRICT, WITHOUT ROWID;
 
 CREATE TABLE rollups (
   dim          INTEGER NOT NULL,
@@ -103,4 +95,10 @@ CREATE TABLE names (
   value  TEXT NOT NULL,
   target TEXT NOT NULL,
   PRIMARY KEY (kind, value, target)
+) STRICT, WITHOUT ROWID;
+
+-- What programs keep between their runs: how far a backfill came.
+CREATE TABLE notes (
+  name  TEXT PRIMARY KEY,
+  value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
