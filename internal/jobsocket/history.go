@@ -116,7 +116,7 @@ func (h *histories) entry(b *cimeter.Build, now time.Time) *entry {
 		defer h.mu.Unlock()
 		e.until = time.Now().Add(historyAge)
 		if err != nil {
-			e.until = time.Now().Add(failedAge)
+			e.until, records = time.Now().Add(failedAge), nil
 		}
 		e.history = summary.NewHistory(records)
 		close(e.ready)
