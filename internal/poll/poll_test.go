@@ -300,14 +300,18 @@ func TestPoller_stores(t *testing.T) {
 		time.Sleep(time.Minute)
 		want := map[string]cimeter.JobStatus{job(1, "").Key: cimeter.JobWaiting, job(2, "").Key: cimeter.JobSuccess}
 		got := map[string]cimeter.JobStatus{}
+		kept.mu.Lock()
 		for key, j := range kept.jobs {
 			got[key] = j.Status
 		}
+		calls := kept.calls
+		kept.mu.Unlock()
 		if !maps.Equal(got, want) {
 			t.Errorf("%v: want %v", got, want)
 		}
-		calls := kept.calls
 		time.Sleep(time.Hour)
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
 		if kept.calls != calls {
 			t.Errorf("stored %d times though nothing changed", kept.calls-calls)
 		}
