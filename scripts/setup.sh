@@ -21,6 +21,8 @@ need qemu-system-x86_64 qemu-system-x86
 need cpio cpio
 need debootstrap debootstrap
 need strace strace
+need systemd-analyze systemd
+need rpmbuild rpm
 need chromium-headless-shell chromium-headless-shell
 [ -x /usr/lib/postgresql/15/bin/initdb ] || command -v initdb >/dev/null 2>&1 || missing+=(postgresql)
 

@@ -43,6 +43,7 @@ var sys = []string{"golang.org/x/sys"}
 var layers = map[string]row{
 	"": {layer: domain},
 
+	"deploy":                               {layer: pure},
 	"internal/attrib":                      {layer: pure, ours: []string{"internal/counter", "internal/tally"}},
 	"internal/catalog":                     {layer: pure},
 	"internal/ci":                          {layer: pure},
