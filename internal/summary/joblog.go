@@ -3,6 +3,7 @@ package summary
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -53,12 +54,14 @@ func Log(w io.Writer, r *cimeter.Record, o LogOptions) error {
 // ShortLog is Short for the log of the job itself; see Log.
 func ShortLog(r *cimeter.Record) string { return noCommand(Short(r), Columns, cut) }
 
+var marked = regexp.MustCompile(`##([\[A-Za-z])`)
+
 // noCommand makes a line one that no runner takes for a command: GitHub, Gitea
 // and Forgejo read ::command:: at the start of a line and ##[command] anywhere,
 // Azure and TeamCity ##vso[ and ##teamcity[, Buildkite ---, +++, ~~~ and ^^^ at
 // the start. Sections of GitLab need control characters, which there are none of.
 func noCommand(line string, width int, mark string) string {
-	safe := strings.ReplaceAll(line, "##", "# #")
+	safe := marked.ReplaceAllString(line, "#'$1")
 	start := strings.TrimLeft(safe, " ")
 	for _, c := range []string{"::", "---", "+++", "~~~", "^^^"} {
 		if strings.HasPrefix(start, c) {

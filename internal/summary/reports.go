@@ -139,7 +139,7 @@ func InLog(card []byte) []byte {
 // plain keeps of a text what markdown has no use for.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -.,:;/%()+", r) {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -_.,:;/%()+", r) {
 			return r
 		}
 		return ' '
