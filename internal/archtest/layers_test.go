@@ -54,6 +54,7 @@ var layers = map[string]row{
 	"internal/ci/drone/droneapi":           {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/drone", "internal/queue"}},
 	"internal/ci/drone/dronedb":            {layer: adapter, ours: []string{"internal/ci/drone", "internal/queue"}, theirs: []string{"github.com/jackc/pgx", "modernc.org/sqlite"}, whyTheir: "the databases that Drone can have"},
 	"internal/ci/gitea":                    {layer: pure, ours: []string{"internal/ci"}},
+	"internal/ci/gitea/giteaapi":           {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/gitea", "internal/queue"}},
 	"internal/ci/github":                   {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/gitlab":                   {layer: pure, ours: []string{"internal/ci", "internal/queue"}, outside: []string{"joblist.go"}},
 	"internal/ci/rules":                    {layer: pure, ours: []string{"internal/ci"}},
@@ -70,7 +71,7 @@ var layers = map[string]row{
 	"internal/series":                      {layer: pure, ours: []string{"internal/catalog", "internal/tally"}},
 	"internal/summary":                     {layer: pure, ours: []string{"internal/display"}},
 	"internal/tally":                       {layer: pure, ours: []string{"internal/catalog"}},
-	"internal/terminal":                    {layer: pure, ours: []string{"internal/display"}},
+	"internal/terminal":                    {layer: pure, ours: []string{"internal/display", "internal/queue"}},
 	"internal/wire":                        {layer: pure, ours: []string{"internal/recordjson"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "zstd"},
 
 	"internal/discover/targets": {layer: pure, ours: []string{"internal/wire"}},
@@ -83,7 +84,7 @@ var layers = map[string]row{
 	"internal/discover":           {layer: role, ours: []string{"internal/catalog", "internal/discover/consul", "internal/discover/targets", "internal/tally", "internal/wire"}},
 
 	"internal/cgroup": {layer: adapter, theirs: sys, whyTheir: "openat, statfs and pread of cgroup files"},
-	"internal/client": {layer: adapter, ours: []string{"internal/display"}},
+	"internal/client": {layer: adapter, ours: []string{"internal/display", "internal/queue"}},
 	"internal/debug":  {layer: adapter},
 	"internal/docker": {layer: adapter,
 		theirs:   []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "github.com/containerd/errdefs"},
@@ -109,7 +110,7 @@ var layers = map[string]row{
 	"internal/store/postgres": {layer: adapter, ours: []string{"internal/filter", "internal/store"}, theirs: []string{"github.com/jackc/pgx"}, whyTheir: "the protocol of PostgreSQL"},
 	"internal/store/sqlite":   {layer: adapter, ours: []string{"internal/filter", "internal/store"}, theirs: []string{"modernc.org/sqlite"}, whyTheir: "SQLite in pure Go"},
 	"internal/watch":          {layer: adapter, theirs: sys, whyTheir: "inotify, pidfd and epoll"},
-	"internal/web":            {layer: adapter, ours: []string{"internal/display", "internal/filter", "internal/summary"}},
+	"internal/web":            {layer: adapter, ours: []string{"internal/display", "internal/filter", "internal/queue", "internal/summary"}},
 
 	"internal/config":   {layer: support, theirs: []string{"go.yaml.in/yaml/v3"}, whyTheir: "the decoder of the file", mayLog: true /* Secret hides itself from slog */},
 	"internal/loglimit": {layer: support, mayLog: true /* it is a handler */},
@@ -147,7 +148,7 @@ var layers = map[string]row{
 	"internal/archtest":   {layer: forTests},
 	"internal/dashboard":  {layer: forTests, ours: []string{"internal/catalog"}},
 	"internal/ci/citest":  {layer: forTests, ours: []string{"internal/queue"}},
-	"internal/webtest":    {layer: forTests, ours: []string{"internal/filter", "internal/web"}, theirs: []string{"github.com/chromedp/chromedp", "github.com/chromedp/cdproto"}, whyTheir: "drives a real Chromium"},
+	"internal/webtest":    {layer: forTests, ours: []string{"internal/filter", "internal/queue", "internal/web"}, theirs: []string{"github.com/chromedp/chromedp", "github.com/chromedp/cdproto"}, whyTheir: "drives a real Chromium"},
 	"internal/storetest":  {layer: forTests, ours: []string{"internal/filter", "internal/store"}},
 	"internal/testtools":  {layer: forTests},
 	"internal/testdocker": {layer: forTests, theirs: []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "golang.org/x/sys"}, whyTheir: "plays a CI runner on a real engine"},

@@ -43,6 +43,8 @@ const (
 	// OTLPReceiver is the OpenTelemetry collector's own receiver, which says what
 	// it was sent.
 	OTLPReceiver Tool = "otlpreceiver"
+	// Gitea is the newest that the module proxy serves; it is compiled with C.
+	Gitea Tool = "gitea"
 	Helm         Tool = "helm"
 	// CycloneDX lists the modules of a Go program.
 	CycloneDX Tool = "cyclonedx-gomod"
@@ -69,10 +71,19 @@ func recipes() map[Tool]recipe {
 
 		VictoriaMetrics: {pkg: "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics", version: "v1.151.0"},
 		OTLPReceiver:    {pkg: "github.com/cimeter/cimeter/internal/testtools/otlpreceiver", module: "otlpreceiver", ldflags: "-s -w"},
+		Gitea:           {pkg: "code.gitea.io/gitea", module: "gitea", tags: "sqlite sqlite_unlock_notify", ldflags: "-s -w"},
 
 		Helm:      {pkg: "helm.sh/helm/v3/cmd/helm", version: "v3.22.0", ldflags: "-s -w"},
 		CycloneDX: {pkg: "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod", version: "v1.10.0"},
 	}
+}
+
+// cgo is 1 for a tool that is compiled with C: SQLite is.
+func (r recipe) cgo() string {
+	if r.module == "gitea" {
+		return "1"
+	}
+	return "0"
 }
 
 // buildTime is the longest that one tool may take: the largest of them takes six
@@ -157,7 +168,7 @@ func compile(ctx context.Context, r recipe, source, scratch string) error {
 	if source != "" {
 		cmd.Dir = source
 	}
-	cmd.Env = append(os.Environ(), "GOBIN="+scratch, "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOBIN="+scratch, "GOWORK=off", "GOFLAGS=-buildvcs=false", "CGO_ENABLED="+r.cgo())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}

@@ -42,7 +42,7 @@ func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 	}
 	id.Build = ci.Actions(c.Env)
 	id.Build.CI = n.CI
-	id.Build.Key = cimeter.BuildKey(n.CI, ci.Local, n.Task)
+	id.Build.Key = Key(n.CI, n.Task)
 	id.Build.Number = n.Task
 	if id.Build.Name == "" {
 		id.Build.Name = n.Job
@@ -57,6 +57,9 @@ func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 	}
 	return id, true
 }
+
+// Key returns the key of a task of a kind of server, [CI] or [Forgejo].
+func Key(kind, task string) string { return cimeter.BuildKey(kind, ci.Local, task) }
 
 // Name is what the name of a container tells.
 type Name struct {
