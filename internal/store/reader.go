@@ -10,10 +10,13 @@ import (
 
 // Reader is the reads that every back end has alike. It may be used by many
 // goroutines.
-type Reader struct{ q Queryer }
+type Reader struct {
+	q    Queryer
+	sums *sumCache
+}
 
 // NewReader returns the reads of a back end.
-func NewReader(q Queryer) Reader { return Reader{q} }
+func NewReader(q Queryer) Reader { return Reader{q: q, sums: &sumCache{}} }
 
 // Get returns the record of a key with its trace. The error wraps
 // [cimeter.ErrNotFound] when there is none.
@@ -74,6 +77,13 @@ func (r Reader) Sum(ctx context.Context, f filter.Filter) (Sum, error) {
 
 // Groups returns totals by group: see [GroupQuery].
 func (r Reader) Groups(ctx context.Context, query GroupQuery) (Groups, error) {
+	if err := query.check(); err != nil {
+		return Groups{}, wrap("group builds", err)
+	}
+	if query.cacheable() {
+		groups, err := r.sums.groups(ctx, r.q, query)
+		return groups, wrap("group builds", err)
+	}
 	groups, err := GroupTotals(ctx, r.q, query)
 	return groups, wrap("group builds", err)
 }

@@ -133,67 +133,92 @@ func (q *GroupQuery) first() string {
 // exactRange is the longest range that is added up from builds.
 const exactRange = 48 * time.Hour
 
-// GroupTotals answers a GroupQuery.
-func GroupTotals(ctx context.Context, q Queryer, query GroupQuery) (Groups, error) {
-	by, ok := groupings[query.By]
-	if query.Sort == "" {
-		query.Sort = SortCPU
+// check completes a question, or tells what is wrong with it.
+func (q *GroupQuery) check() error {
+	if q.Sort == "" {
+		q.Sort = SortCPU
 	}
-	place, sortOK := sumColumns[query.Sort]
-	if query.Limit == 0 {
-		query.Limit = 100
+	if q.Limit == 0 {
+		q.Limit = 100
 	}
 	switch {
-	case !ok:
-		return Groups{}, fmt.Errorf("groups by %.20q: want a known grouping: %w", query.By, cimeter.ErrInvalid)
-	case !sortOK:
-		return Groups{}, fmt.Errorf("groups sorted by %.20q: want one of %v: %w", query.Sort, sorts(), cimeter.ErrInvalid)
-	case query.Limit < 1 || query.Limit > MaxGroups:
-		return Groups{}, fmt.Errorf("%d groups: want 1 to %d: %w", query.Limit, MaxGroups, cimeter.ErrInvalid)
-	case !query.From.Before(query.To):
-		return Groups{}, fmt.Errorf("groups from %s to %s: want a range: %w", query.From.Format(time.RFC3339), query.To.Format(time.RFC3339), cimeter.ErrInvalid)
-	case query.Name != "" && query.Project == "":
-		return Groups{}, fmt.Errorf("groups of job %q: want its project too: %w", query.Name, cimeter.ErrInvalid)
+	case groupings[q.By].fill == nil:
+		return fmt.Errorf("groups by %.20q: want a known grouping: %w", q.By, cimeter.ErrInvalid)
+	case sumColumns[q.Sort] == 0:
+		return fmt.Errorf("groups sorted by %.20q: want one of %v: %w", q.Sort, sorts(), cimeter.ErrInvalid)
+	case q.Limit < 1 || q.Limit > MaxGroups:
+		return fmt.Errorf("%d groups: want 1 to %d: %w", q.Limit, MaxGroups, cimeter.ErrInvalid)
+	case !q.From.Before(q.To):
+		return fmt.Errorf("groups from %s to %s: want a range: %w", q.From.Format(time.RFC3339), q.To.Format(time.RFC3339), cimeter.ErrInvalid)
+	case q.Name != "" && q.Project == "":
+		return fmt.Errorf("groups of job %q: want its project too: %w", q.Name, cimeter.ErrInvalid)
 	}
-	exact := by.builds != nil && query.To.Sub(query.From) <= exactRange
-	names := by.rollup
-	s := statement{dialect: q.Dialect()}
-	from, to := Micros(query.From), Micros(query.To)
-	if exact {
+	return nil
+}
+
+// exact reports whether the builds themselves are added up, not their days.
+func (q *GroupQuery) exact() bool {
+	return groupings[q.By].builds != nil && q.To.Sub(q.From) <= exactRange
+}
+
+// selectGroups begins the statement that adds up a span, from builds or from the
+// totals of days, and returns the columns of the groups' names.
+func (q *GroupQuery) selectGroups(s *statement, exact bool, from, to int64) (names []string) {
+	by := groupings[q.By]
+	if names = by.rollup; exact {
 		names = by.builds
 		s.add("SELECT " + columns("b.", names...) + ", " + buildSums + " FROM ")
-		s.builds("builds_at")
+		switch {
+		case q.Machine != "" && q.By == ByMachineJob:
+			s.builds("builds_machine")
+		case q.Project != "" && q.By == ByJob:
+			s.builds("builds_project")
+		default:
+			s.builds("builds_at")
+		}
 		s.add(" WHERE b.at >= ? AND b.at < ?", from, to)
 	} else {
-		from, to = from-from%dayUS, to+(dayUS-to%dayUS)%dayUS
 		s.add("SELECT " + columns("b.", names...) + ", " + rollupSums + " FROM ")
-		s.rollups(query.first() != "")
+		s.rollups(q.first() != "")
 		s.add(" WHERE b.dim = ? AND b.at >= ? AND b.at < ?", int64(by.dim), from, to)
 	}
 	for i, n := range by.builds {
 		want := ""
 		switch {
 		case n == "project":
-			want = query.Project
+			want = q.Project
 		case n == "machine":
-			want = query.Machine
+			want = q.Machine
 		}
 		if want != "" {
 			s.add(" AND b."+names[i]+" = ?", Clean(want))
 		}
 	}
-	if query.By == ByStage && query.Project != "" {
-		s.add(" AND b.a = ?", Clean(query.Project))
-		if query.Name != "" {
-			s.add(" AND b.b = ?", Clean(query.Name))
+	if q.By == ByStage && q.Project != "" {
+		s.add(" AND b.a = ?", Clean(q.Project))
+		if q.Name != "" {
+			s.add(" AND b.b = ?", Clean(q.Name))
 		}
 	}
+	return names
+}
+
+// GroupTotals answers a GroupQuery from the store alone.
+func GroupTotals(ctx context.Context, q Queryer, query GroupQuery) (Groups, error) {
+	if err := query.check(); err != nil {
+		return Groups{}, err
+	}
+	exact := query.exact()
+	from, to := Micros(query.From), Micros(query.To)
 	having := ""
 	if !exact {
+		from, to = from-from%dayUS, to+(dayUS-to%dayUS)%dayUS
 		// What was replaced by a record of another name leaves nothing behind.
 		having = " HAVING sum(builds) > 0"
 	}
-	s.add(fmt.Sprintf(" GROUP BY %s%s ORDER BY %d DESC, %s LIMIT ?", columns("b.", names...), having, len(names)+place, columns("b.", names...)), query.Limit+1)
+	s := statement{dialect: q.Dialect()}
+	names := query.selectGroups(&s, exact, from, to)
+	s.add(fmt.Sprintf(" GROUP BY %s%s ORDER BY %d DESC, %s LIMIT ?", columns("b.", names...), having, len(names)+sumColumns[query.Sort], columns("b.", names...)), query.Limit+1)
 	out := Groups{From: Time(from), To: Time(to)}
 	err := s.run(ctx, q, func(scan func(dest ...any) error) error {
 		if len(out.Groups) == query.Limit {
@@ -210,7 +235,7 @@ func GroupTotals(ctx context.Context, q Queryer, query GroupQuery) (Groups, erro
 			return err
 		}
 		g := Group{Totals: r.totals()}
-		by.fill(&g, values)
+		groupings[query.By].fill(&g, values)
 		out.Groups = append(out.Groups, g)
 		return nil
 	})

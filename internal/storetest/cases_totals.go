@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -197,6 +198,27 @@ func testBuckets(t *testing.T, s Store) {
 			}
 			if !near(b.Totals, want) {
 				t.Errorf("%+v: bucket %s is %+v, want %+v", q, b.Start, b.Totals, want)
+			}
+		}
+	}
+}
+
+// testGroupsAgain asks the same while builds come, of all times: no answer is of
+// before them.
+func testGroupsAgain(t *testing.T, s Store) {
+	puts := NewMaker(33, 24*24*time.Hour).Puts(0, 400)
+	for n := 0; n < len(puts); n += 80 {
+		put(t, s, puts[n:n+80])
+		m := &model{puts: puts[:n+80]}
+		for _, by := range []store.By{store.ByProject, store.ByJob, store.ByMachine, store.ByRunner} {
+			for _, span := range []time.Duration{30 * time.Minute, 30 * time.Hour, 5 * 24 * time.Hour, 23*24*time.Hour + time.Hour} {
+				to := Base.Add(-100 * time.Minute)
+				checkGroups(t, s, m, store.GroupQuery{By: by, From: to.Add(-span), To: to, Limit: 1000})
+			}
+		}
+		for machine := range 3 {
+			for _, days := range []int{1, 20} {
+				checkGroups(t, s, m, store.GroupQuery{By: store.ByMachineJob, Machine: fmt.Sprintf("ci-%d", machine), From: Base.AddDate(0, 0, -days), To: Base, Limit: 1000})
 			}
 		}
 	}

@@ -56,6 +56,7 @@ var cases = []struct {
 	{"a clock that is ahead does not lead the lists", testFuture},
 	{"a sum is of the builds of its filter", testSum},
 	{"groups add up", testGroups},
+	{"groups add up while builds come", testGroupsAgain},
 	{"buckets add up", testBuckets},
 	{"history is of one job", testHistory},
 	{"names are found by a part", testNames},

@@ -13,16 +13,8 @@ import (
 	"github.com/cimeter/cimeter/internal/store"
 )
 
-const (
-	// jobsAtOnce is how many keys of jobs one transaction writes.
-	jobsAtOnce = 200
-	// jobsTries is how often a transaction is begun anew when another server
-	// wrote one of its keys meanwhile.
-	jobsTries = 5
-)
-
-// errMeanwhile says that a key that was not there is now.
-var errMeanwhile = errors.New("a key was written meanwhile")
+// jobsAtOnce is how many keys of jobs one transaction writes.
+const jobsAtOnce = 200
 
 // PutJobs keeps what a CI server tells of builds: see [store.Told]. Records of
 // them and jobs may come in any order, and again. After an error some of the
@@ -33,17 +25,8 @@ func (s *Store) PutJobs(ctx context.Context, jobs []cimeter.Job) error {
 		return fmt.Errorf("put jobs: %w", err)
 	}
 	for part := range slices.Chunk(keys, jobsAtOnce) {
-		for try := 1; ; try++ {
-			err := s.putJobs(ctx, byKey, part)
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, errMeanwhile) {
-				return fmt.Errorf("put %d jobs: %w", len(jobs), coded(err))
-			}
-			if try == jobsTries {
-				return fmt.Errorf("put %d jobs: %v: %w", len(jobs), err, cimeter.ErrUnavailable)
-			}
+		if err := s.putJobs(ctx, byKey, part); err != nil {
+			return fmt.Errorf("put %d jobs: %w", len(jobs), coded(err))
 		}
 	}
 	return nil
@@ -70,39 +53,46 @@ func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, key
 		if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from' FOR SHARE").Scan(&from); err != nil {
 			return err
 		}
-		kept, ids, err := keptOf(ctx, tx, keys, "")
+		// As Put does: first the keys that are new, then those that are there, both
+		// in order, so that no two transactions wait for each other.
+		alone = slices.DeleteFunc(alone, func(r *store.Row) bool { return r.At < from })
+		fresh, err := newKeys(ctx, tx, alone)
 		if err != nil {
 			return err
 		}
-		var rows, fresh, replaced []*store.Row
+		var there []string
 		for _, key := range keys {
-			row, old, err := store.Told(byKey[key], kept[key], now)
-			switch {
-			case err != nil:
-				return err
-			case row == nil, row.At < from:
-			case old == nil:
-				fresh = append(fresh, row)
-			default:
-				rows, replaced = append(rows, row), append(replaced, old)
+			if _, ok := fresh[key]; !ok {
+				there = append(there, key)
 			}
 		}
-		if len(fresh) > 0 {
-			added, err := newKeys(ctx, tx, fresh)
+		kept, ids, err := keptOf(ctx, tx, there, "")
+		if err != nil {
+			return err
+		}
+		var rows, replaced []*store.Row
+		for _, key := range there {
+			if kept[key] == nil {
+				continue // not ended yet, or before what retention keeps
+			}
+			row, old, err := store.Told(byKey[key], kept[key], now)
 			if err != nil {
 				return err
 			}
-			if len(added) != len(fresh) {
-				return errMeanwhile
-			}
-			for key, id := range added {
-				ids[key] = id
+			if row != nil {
+				rows, replaced = append(rows, row), append(replaced, old)
 			}
 		}
 		if err := remove(ctx, tx, rows, replaced, ids); err != nil {
 			return err
 		}
-		if rows = append(rows, fresh...); len(rows) == 0 {
+		for _, row := range alone {
+			if id, ok := fresh[row.Key]; ok {
+				ids[row.Key] = id
+				rows = append(rows, row)
+			}
+		}
+		if len(rows) == 0 {
 			return nil
 		}
 		if err := copyRows(ctx, tx, rows, ids); err != nil {
