@@ -56,6 +56,7 @@ var layers = map[string]row{
 	"internal/ci/gitea":                    {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/gitea/giteaapi":           {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/gitea", "internal/queue"}},
 	"internal/ci/github":                   {layer: pure, ours: []string{"internal/ci"}},
+	"internal/ci/github/githubapi":         {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/github", "internal/queue"}},
 	"internal/ci/gitlab":                   {layer: pure, ours: []string{"internal/ci", "internal/queue"}, outside: []string{"joblist.go"}},
 	"internal/ci/rules":                    {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/woodpecker":               {layer: pure, ours: []string{"internal/ci"}},
