@@ -56,11 +56,14 @@ func (c *summaryCmd) print(e *env, a *jobsocket.Answer) error {
 	}
 	if jobFailed(c.jobFlags.Status, e.getenv, a.Record) {
 		switch c.Failed {
-		case "never":
-			return nil
+		case "full":
 		case "short":
 			_, err := fmt.Fprintln(e.stdout, summary.ShortLog(a.Record))
 			return err
+		case "", "never":
+			return nil
+		default: // a job may set the variable as it likes: that fails no job either
+			return fmt.Errorf("--failed %.40q: want never, short or full", c.Failed)
 		}
 	}
 	return summary.Log(e.stdout, a.Record, summary.LogOptions{

@@ -67,7 +67,7 @@ func (c *summaryCmd) form(e *env, r *cimeter.Record) (printed bool, err error) {
 type jobFlags struct {
 	Socket      string        `group:"job" env:"CIMETER_SOCKET" placeholder:"PATH" help:"Socket of the agent; /run/cimeter/job.sock where nothing is said."`
 	Timeout     time.Duration `group:"job" default:"300ms" help:"Longest to wait for the agent."`
-	Failed      string        `group:"job" env:"CIMETER_SUMMARY_FAILED" enum:"never,short,full" default:"never" help:"What to print in the log of a failed job, whose last lines tell why: never, short (one line) or full."`
+	Failed      string        `group:"job" env:"CIMETER_SUMMARY_FAILED" placeholder:"never|short|full" help:"What to print in the log of a failed job, whose last lines tell why: nothing (never, where nothing is said), one line (short) or all of it (full)."`
 	Status      string        `group:"job" placeholder:"STATUS" help:"How the job stands: success, failure or cancelled. The CI system's variables tell where nothing is said."`
 	Quiet       bool          `group:"job" help:"Print no text, write reports only."`
 	Strict      bool          `group:"job" help:"Exit with 1 and say why when there is no summary. Else that is silent and 0."`
