@@ -4,19 +4,30 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/queue"
 	"github.com/cimeter/cimeter/internal/server"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/web"
 )
 
-// newPages joins a server's store and fleet to the pages.
-func newPages(role *server.Server, kept builds, report func(route string, err error)) (http.Handler, error) {
+// newPages joins a server's store, its fleet and what CI servers tell it (nil:
+// there are none) to the pages.
+func newPages(role *server.Server, kept builds, ci *ciParts, report func(route string, err error)) (http.Handler, error) {
 	source := pageSource{kept: kept, agents: role.Agents}
-	return web.New(web.Options{Source: source, Totals: source, Fleet: source, Version: readBuild().Version, Report: report})
+	o := web.Options{Source: source, Totals: source, Fleet: source, Version: readBuild().Version, Report: report, Queue: nothingWaits}
+	if ci != nil {
+		o.Queue = ci.poller.State
+	}
+	return web.New(o)
 }
+
+// nothingWaits is the queue of a server that has no CI server: its page says how
+// to have one.
+func nothingWaits() queue.State { return queue.State{At: time.Now()} }
 
 // pageSource gives the pages what they ask for in their own words.
 type pageSource struct {

@@ -160,7 +160,7 @@ func newServer(conf config.Config, kept builds, counts *tally.Table, counted fun
 // newServerAPI joins the server's role and store to the routes.
 func newServerAPI(role *server.Server, kept builds, counts *tally.Table, served []func() []series.Family, ci *ciParts, access *httpapi.Access, settled func() bool, ready func() []string, log *slog.Logger) (http.Handler, error) {
 	report := func(route string, err error) { log.Error("request failed", "route", route, "err", err) }
-	pages, err := newPages(role, kept, report)
+	pages, err := newPages(role, kept, ci, report)
 	if err != nil {
 		return nil, err
 	}

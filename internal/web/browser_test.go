@@ -26,7 +26,7 @@ var axe string
 
 // fleet is what the pages are tested with.
 func fleet() *webtest.Memory {
-	m := &webtest.Memory{Records: append(webtest.History(200), webtest.Nothing(), webtest.Running()), Fleet: webtest.Machines(), Gone: 2}
+	m := &webtest.Memory{Records: append(webtest.History(200), webtest.Nothing(), webtest.Running()), Fleet: webtest.Machines(), Gone: 2, Waiting: webtest.Queue()}
 	m.Running = map[string]bool{webtest.Running().Key: true}
 	return m
 }
@@ -47,6 +47,7 @@ func everyPage() []shown {
 		{"help", "/help"}, {"missing", "/builds/gitlab/none/1"},
 		{"projects", "/projects?t=7d"}, {"project", "/project?name=group%2Fapp&t=7d"}, {"job", "/job" + job + "&t=7d"},
 		{"machines", "/machines"}, {"machine", "/machine?name=ci-7"}, {"runner", "/runner?key=s_ci-7&t=7d"},
+		{"queue", "/queue"}, {"queue-away", "/queue?server=drone.example.com&t=6h"}, {"queue-running", "/queue?show=running&server=gitlab.example.com"}, {"queue-wrong", "/queue?why=x"},
 		{"compare", "/compare?a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
 		{"compare-median", "/compare?a=median%3A20&b=" + url.QueryEscape(webtest.Example().Key)},
 	}
@@ -143,10 +144,13 @@ func TestHostileNamesInBrowser(t *testing.T) {
 		m := webtest.Machines()[0]
 		webtest.NameMachine(&m, s)
 		every.Fleet = append(every.Fleet, m)
+		st := webtest.Queue()
+		webtest.NameQueue(&st, s)
+		every.Waiting.Servers, every.Waiting.Builds, every.Waiting.Workers = append(every.Waiting.Servers, st.Servers[1]), append(every.Waiting.Builds, st.Builds[0], st.Builds[20]), append(every.Waiting.Workers, st.Workers[0])
 	}
 	t.Run("lists", func(t *testing.T) {
 		t.Parallel()
-		newHarm(t, b).look(every, "/", "/builds?t=all", "/projects?t=all", "/machines", "/machine?name=ci-1")
+		newHarm(t, b).look(every, "/", "/builds?t=all", "/projects?t=all", "/machines", "/queue?show=all", "/queue?show=all&page=2&workers=2")
 	})
 	const tabs = 2
 	for first := range tabs {

@@ -28,6 +28,7 @@ type nowView struct {
 	Unknown  string // builds on machines that are silent
 	CPU      string
 	Coverage *fact
+	Waiting  *queueFigure
 	Gone     string
 	Headings []heading
 	Rows     []nowMachine
@@ -103,6 +104,10 @@ func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 	v.Known = len(ms) > 0 || gone > 0
 	sortMachines(ms, now, r.URL.Query().Get("sort"))
 	v.status(ms, gone, now)
+	if p.o.Queue != nil {
+		st := p.o.Queue()
+		v.Waiting = queueWord(&st)
+	}
 	rows := 0
 	for i := range ms {
 		if rows+1+min(len(ms[i].Running), perMachine) > nowRows && i > 0 {

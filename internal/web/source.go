@@ -6,6 +6,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
+	"github.com/cimeter/cimeter/internal/queue"
 )
 
 // Source is what the pages of builds read. Its methods are called by many
@@ -39,6 +40,10 @@ type Fleet interface {
 	// and how many were not any more. The caller owns the result.
 	Machines(ctx context.Context) (machines []Machine, gone int, err error)
 }
+
+// Queue returns what CI servers tell of their queues and workers now. It is called
+// by many goroutines at once.
+type Queue func() queue.State
 
 // Query asks for builds. The times of its filter are absolute.
 type Query struct {

@@ -79,6 +79,8 @@ func dateTicks(from, to time.Time) []tick {
 	switch {
 	case length <= 2*time.Hour:
 		form, step = "15:04", 15*time.Minute
+	case length <= 8*time.Hour:
+		form, step = "15:04", time.Hour
 	case length <= 30*time.Hour:
 		form, step = "15:04", 4*time.Hour
 	case length <= 9*24*time.Hour:

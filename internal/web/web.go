@@ -22,6 +22,7 @@ type Options struct {
 	Source  Source
 	Totals  Totals           // nil: no pages of projects, jobs, machines and runners
 	Fleet   Fleet            // nil: nothing is known of machines now
+	Queue   Queue            // nil: no page of the queue
 	Now     func() time.Time // nil: time.Now
 	Version string
 	Tick    time.Duration // between the refreshes of a live page; 0: 2 s
@@ -82,6 +83,9 @@ func New(o Options) (*Pages, error) {
 	if o.Totals != nil {
 		p.routes = append(p.routes, route{"/projects", p.projects}, route{"/project", p.project}, route{"/job", p.job},
 			route{"/machines", p.machines}, route{"/machine", p.machine}, route{"/runner", p.runner})
+	}
+	if o.Queue != nil {
+		p.routes = append(p.routes, route{"/queue", p.queue})
 	}
 	return p, nil
 }
@@ -222,13 +226,14 @@ type page struct {
 	Live    bool   // refreshes itself
 	LiveURL string // of the part that does; "" is the whole page
 	Grouped bool   // there are pages of projects and machines
+	Queued  bool   // there is a page of the queue
 	Crumbs  []link
 }
 
 type link struct{ Text, URL, Title string }
 
 func (p *Pages) page(r *http.Request, title, active string) page {
-	v := page{Title: title, Active: active, Version: p.o.Version, Grouped: p.o.Totals != nil, Now: stampOf(p.o.Now(), p.o.Now())}
+	v := page{Title: title, Active: active, Version: p.o.Version, Grouped: p.o.Totals != nil, Queued: p.o.Queue != nil, Now: stampOf(p.o.Now(), p.o.Now())}
 	if c, err := r.Cookie("theme"); err == nil && (c.Value == "dark" || c.Value == "light") {
 		v.Theme = c.Value
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
+	"github.com/cimeter/cimeter/internal/queue"
 	"github.com/cimeter/cimeter/internal/web"
 )
 
@@ -19,6 +20,7 @@ type Memory struct {
 	Running map[string]bool // keys of those that still run
 	Fleet   []web.Machine
 	Gone    int
+	Waiting queue.State // what CI servers tell
 }
 
 var (
@@ -30,6 +32,13 @@ var (
 // Machines implements web.Fleet.
 func (m *Memory) Machines(context.Context) ([]web.Machine, int, error) {
 	return slices.Clone(m.Fleet), m.Gone, nil
+}
+
+// Queue is a web.Queue.
+func (m *Memory) Queue() queue.State {
+	st := m.Waiting
+	st.At = Now
+	return st
 }
 
 // Build implements web.Source.

@@ -44,7 +44,7 @@ const cimeter = (() => {
 		before = e.key === "g" ? "g " : "";
 		if (f) { e.preventDefault(); f(); }
 	});
-	for (const [k, to] of Object.entries({ n: "/", b: "/builds", p: "/projects", m: "/machines" })) keys.set("g " + k, () => location.assign(to));
+	for (const [k, to] of Object.entries({ n: "/", b: "/builds", q: "/queue", p: "/projects", m: "/machines" })) keys.set("g " + k, () => location.assign(to));
 	keys.set("?", () => location.assign("/help"));
 	keys.set("/", () => { const e = document.getElementById("q") || document.querySelector(".search input"); e.focus(); e.select(); });
 

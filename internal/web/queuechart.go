@@ -1,0 +1,276 @@
+package web
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/queue"
+)
+
+// queueChart is a figure of the last day, drawn by the server.
+type queueChart struct {
+	ID, Title, Unit string
+	Class           string
+	Area            string // path
+	Lines           []queueLine
+	Ticks, XTicks   []tick
+	Rows            [][]string // the same as a table
+	Heads           []string
+}
+
+type queueLine struct{ Label, Class, Path, Now string }
+
+// queueSpans are the times that the charts can show.
+var queueSpans = []struct {
+	name, words string
+	length      time.Duration
+}{{"1h", "the last hour", time.Hour}, {"6h", "the last 6 hours", 6 * time.Hour}, {"24h", "the last 24 hours", 24 * time.Hour}}
+
+// queueSteps is how many points a line of the charts has at most.
+const queueSteps = 240
+
+// moments are the history of some servers added up, in steps: NaN is not known.
+type moments struct {
+	waiting, running, slots, p50, p95 []float64
+}
+
+// lastDay draws what waited and ran, and under it how long builds waited.
+func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
+	span := queueSpans[len(queueSpans)-1]
+	for _, s := range queueSpans {
+		if s.name == q.Get("t") {
+			span = s
+		}
+	}
+	for _, s := range queueSpans {
+		t := s.name
+		if t == "24h" {
+			t = ""
+		}
+		v.Ranges = append(v.Ranges, choice{link{s.name, queueURL(q, "t", t), s.words}, s.name == span.name})
+	}
+	var of []*queue.Server
+	for i := range st.Servers {
+		if s := &st.Servers[i]; f.server == "" || s.Name == f.server {
+			of = append(of, s)
+		}
+	}
+	from := st.At.Add(-span.length)
+	m, known := gather(of, from, st.At)
+	if !known {
+		return
+	}
+	xs := make([]float64, queueSteps)
+	for i := range xs {
+		xs[i] = plotWidth * (float64(i) + 0.5) / queueSteps
+	}
+	xticks := dateTicks(from, st.At)
+	rowTimes := func(i int) string {
+		return from.Add(span.length * time.Duration(i) / queueSteps).UTC().Format("15:04")
+	}
+	builds := queueChart{ID: "builds", Title: "Builds and slots", Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "waiting", "running", "slots"}}
+	top := most(m.waiting, m.running, m.slots)
+	y := func(vs []float64, top float64) []float64 {
+		out := make([]float64, len(vs))
+		for i, x := range vs {
+			out[i] = plotHeight * (1 - x/top)
+		}
+		return out
+	}
+	floor := make([]float64, queueSteps)
+	for i := range floor {
+		floor[i] = plotHeight
+	}
+	whole := func(v float64) string { return thousands(math.Round(v)) }
+	builds.Area = bandPath(xs, y(m.waiting, top), floor)
+	builds.Lines = []queueLine{{"waiting", "other", linePath(xs, y(m.waiting, top)), told(last(m.waiting), whole)}, {"running", "cpu", linePath(xs, y(m.running, top)), told(last(m.running), whole)},
+		{"slots", "limit dash", linePath(xs, y(m.slots, top)), told(last(m.slots), whole)}}
+	for _, at := range ticks(0, top, 4) {
+		builds.Ticks = append(builds.Ticks, tick{pct(1 - at/top), short(at)})
+	}
+	const every = queueSteps / 24
+	for i := 0; i < queueSteps; i += every {
+		builds.Rows = append(builds.Rows, []string{rowTimes(i), told(mean(m.waiting[i:i+every]), sig3), told(mean(m.running[i:i+every]), sig3), told(mean(m.slots[i:i+every]), sig3)})
+	}
+	v.Charts = append(v.Charts, builds)
+	if len(of) > 1 {
+		v.ChartsBy = "Choose one CI server above to see how long builds waited on it: percentiles of several cannot be added up."
+		return
+	}
+	if math.IsNaN(last(m.p95)) && most(m.p95) == 1 {
+		v.ChartsBy = "Nothing has waited in this time."
+		return
+	}
+	top = most(m.p95, m.p50)
+	col := timeColumn(top)
+	wait := queueChart{ID: "waits", Title: "Wait of those that waited", Unit: col.Unit, Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "half under", "95 % under"}}
+	wait.Area = bandPath(xs, y(m.p95, top), y(m.p50, top))
+	in := func(v float64) string { return col.cell(some(v)) }
+	wait.Lines = []queueLine{{"half under", "other", linePath(xs, y(m.p50, top)), told(last(m.p50), in)}, {"95 % under", "other dash", linePath(xs, y(m.p95, top)), told(last(m.p95), in)}}
+	for _, at := range ticks(0, top/col.size, 4) {
+		wait.Ticks = append(wait.Ticks, tick{pct(1 - at*col.size/top), short(at)})
+	}
+	for i := 0; i < queueSteps; i += every {
+		wait.Rows = append(wait.Rows, []string{rowTimes(i), told(mean(m.p50[i:i+every]), in), told(mean(m.p95[i:i+every]), in)})
+	}
+	v.Charts = append(v.Charts, wait)
+}
+
+// unknown is a line of nothing.
+func unknown() []float64 {
+	vs := make([]float64, queueSteps)
+	for i := range vs {
+		vs[i] = math.NaN()
+	}
+	return vs
+}
+
+// gather adds the histories of servers up, a mean for each step.
+func gather(of []*queue.Server, from, to time.Time) (m moments, known bool) {
+	sum := func(value func(*queue.Point) float32) []float64 {
+		total := make([]float64, queueSteps)
+		var told [queueSteps]bool
+		for _, s := range of {
+			var sums [queueSteps]float64
+			var ns [queueSteps]int
+			seen := false
+			for i := range s.History {
+				at := time.Unix(s.History[i].At, 0)
+				v := float64(value(&s.History[i]))
+				inside := at.After(from) && !at.After(to)
+				seen = seen || inside
+				if !inside || math.IsNaN(v) {
+					continue
+				}
+				j := min(queueSteps-1, int(float64(queueSteps)*float64(at.Sub(from))/float64(to.Sub(from))))
+				sums[j] += v
+				ns[j]++
+			}
+			if seen && slices.Max(ns[:]) == 0 { // it never tells: nor does the sum
+				return unknown()
+			}
+			fill(&sums, &ns, float64(to.Sub(from))/queueSteps < float64(2*time.Minute))
+			began := false
+			for j, n := range ns {
+				switch {
+				case n > 0:
+					total[j] += sums[j] / float64(n)
+					began, known, told[j] = true, true, true
+				case began: // a sum of the others would be too little
+					total[j] = math.NaN()
+				}
+			}
+		}
+		for j := range total {
+			if !told[j] {
+				total[j] = math.NaN()
+			}
+		}
+		return total
+	}
+	m.waiting = sum(func(p *queue.Point) float32 { return p.Waiting })
+	m.running = sum(func(p *queue.Point) float32 { return p.Running })
+	m.slots = sum(func(p *queue.Point) float32 { return p.Slots })
+	m.p50 = sum(func(p *queue.Point) float32 { return p.P50 })
+	m.p95 = sum(func(p *queue.Point) float32 { return p.P95 })
+	return m, known
+}
+
+// fill carries a minute's point over the steps within it, where steps are
+// shorter than minutes.
+func fill(sums *[queueSteps]float64, ns *[queueSteps]int, shorter bool) {
+	if !shorter {
+		return
+	}
+	gap := 0
+	for j := queueSteps - 1; j >= 0; j-- {
+		if ns[j] > 0 {
+			gap = 0
+			continue
+		}
+		gap++
+		if next := j + gap; gap <= 4 && next < queueSteps && ns[next] > 0 {
+			sums[j], ns[j] = sums[next]/float64(ns[next]), 1
+			gap = 0
+		}
+	}
+}
+
+// most is the largest of what is known with room above it, 1 of nothing.
+func most(lines ...[]float64) float64 {
+	top := 0.0
+	for _, vs := range lines {
+		for _, v := range vs {
+			if !math.IsNaN(v) {
+				top = max(top, v)
+			}
+		}
+	}
+	if top <= 0 {
+		return 1
+	}
+	return top * 1.08
+}
+
+func last(vs []float64) float64 { return vs[len(vs)-1] }
+
+func mean(vs []float64) float64 {
+	sum, n := 0.0, 0
+	for _, v := range vs {
+		if !math.IsNaN(v) {
+			sum, n = sum+v, n+1
+		}
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	return sum / float64(n)
+}
+
+func told(v float64, as func(float64) string) string {
+	if math.IsNaN(v) {
+		return dash
+	}
+	return as(v)
+}
+
+// queueWord is what waits, for the page Now; nil when no CI server tells.
+func queueWord(st *queue.State) *queueFigure {
+	waiting, oldest, known := 0, 0.0, false
+	why := map[queue.Why]int{}
+	for i := range st.Servers {
+		if w := st.Servers[i].Waiting; w.Known {
+			waiting, known = waiting+w.Value, true
+		}
+	}
+	if !known {
+		return nil
+	}
+	for i := range st.Builds {
+		if b := &st.Builds[i]; inQueue(b) {
+			why[b.Why]++
+			oldest = max(oldest, b.Waited.Value)
+		}
+	}
+	f := &queueFigure{Label: "waiting", Value: plural(waiting, "build"), URL: "/queue"}
+	if waiting > 0 {
+		f.Title = "oldest " + seconds(oldest)
+		for n := 0; n < 3 && len(why) > 0; n++ {
+			best, most := queue.WhyUnknown, 0
+			for _, w := range whyWords {
+				if why[w.why] > most {
+					best, most = w.why, why[w.why]
+				}
+			}
+			if most == 0 {
+				break
+			}
+			f.Title += fmt.Sprintf(", %d %s", most, whyWord(best))
+			delete(why, best)
+		}
+	}
+	return f
+}
