@@ -57,7 +57,7 @@ var layers = map[string]row{
 	"internal/ci/gitea/giteaapi":           {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/gitea", "internal/queue"}},
 	"internal/ci/github":                   {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/github/githubapi":         {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/github", "internal/queue"}},
-	"internal/ci/gitlab":                   {layer: pure, ours: []string{"internal/ci", "internal/queue"}, outside: []string{"joblist.go"}},
+	"internal/ci/gitlab":                   {layer: pure, ours: []string{"internal/ci", "internal/queue", "internal/section"}, outside: []string{"joblist.go"}},
 	"internal/ci/rules":                    {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/woodpecker":               {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/woodpecker/woodpeckerapi": {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/woodpecker", "internal/queue"}},
@@ -69,6 +69,7 @@ var layers = map[string]row{
 	"internal/recordjson":                  {layer: pure},
 	"internal/store":                       {layer: pure, ours: []string{"internal/filter", "internal/recordjson"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
 	"internal/queue":                       {layer: pure},
+	"internal/section":                     {layer: pure},
 	"internal/series":                      {layer: pure, ours: []string{"internal/catalog", "internal/tally"}},
 	"internal/summary":                     {layer: pure, ours: []string{"internal/display"}},
 	"internal/tally":                       {layer: pure, ours: []string{"internal/catalog"}},
@@ -77,7 +78,7 @@ var layers = map[string]row{
 
 	"internal/discover/targets": {layer: pure, ours: []string{"internal/wire"}},
 
-	"internal/ci/gitlab/gitlabapi": {layer: adapter, ours: []string{"internal/ci", "internal/ci/gitlab", "internal/display", "internal/queue"},
+	"internal/ci/gitlab/gitlabapi": {layer: adapter, ours: []string{"internal/ci", "internal/ci/gitlab", "internal/display", "internal/queue", "internal/section"},
 		theirs: []string{"gitlab.com/gitlab-org/api/client-go/v2"}, whyTheir: "GitLab's own client", mayLog: true /* it asks for a logger; it gets one that discards */},
 	"internal/discover/consul":    {layer: adapter, ours: []string{"internal/display"}},
 	"internal/discover/filesd":    {layer: adapter, ours: []string{"internal/discover/targets"}},
@@ -93,6 +94,7 @@ var layers = map[string]row{
 	"internal/httpapi": {layer: adapter, ours: []string{"internal/discover/targets", "internal/display", "internal/filter", "internal/queue", "internal/recordjson", "internal/store", "internal/summary", "internal/wire"}, mayLog: true /* hands http.Server its caller's logger */},
 	"internal/httpapi/webconfig": {layer: adapter, mayLog: true, /* the toolkit asks for a logger; it gets one that discards */
 		theirs: []string{"github.com/prometheus/exporter-toolkit"}, whyTheir: "TLS and basic auth as all exporters have them"},
+	"internal/install":           {layer: adapter, ours: []string{"deploy"}},
 	"internal/machine":           {layer: adapter},
 	"internal/netns":             {layer: adapter, theirs: sys, whyTheir: "netlink"},
 	"internal/output/expvar":     {layer: adapter, ours: []string{"internal/series"}},
