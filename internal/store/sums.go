@@ -19,6 +19,7 @@ type sumCache struct {
 	mu      sync.Mutex
 	parts   map[partKey]*part
 	entries int
+	names   map[[3]string]*[3]string // of all groups, each once
 }
 
 // maxSums bounds the sums in a cache: about 50 MB. A full cache is dropped.
@@ -34,7 +35,14 @@ type partKey struct {
 // part is the groups of a span of time.
 type part struct {
 	said   []Rollup // what the totals said of it
-	groups []Rollup // names in A, B and C
+	groups []groupSum
+}
+
+// groupSum is the sums of a group, whose names are mostly at one place for all
+// parts: a pointer is compared sooner than three names.
+type groupSum struct {
+	names *[3]string
+	Rollup
 }
 
 const weekUS = 7 * dayUS
@@ -42,7 +50,7 @@ const weekUS = 7 * dayUS
 // weekStart is the start of the week (Monday, UTC) of at.
 func weekStart(at int64) int64 { return at - (at-4*dayUS)%weekUS }
 
-func (c *sumCache) get(k partKey, said []Rollup) []Rollup {
+func (c *sumCache) get(k partKey, said []Rollup) []groupSum {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.parts[k]; p != nil && slices.Equal(p.said, said) {
@@ -51,14 +59,22 @@ func (c *sumCache) get(k partKey, said []Rollup) []Rollup {
 	return nil
 }
 
-func (c *sumCache) put(k partKey, said, groups []Rollup) {
+func (c *sumCache) put(k partKey, said []Rollup, groups []groupSum) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.parts[k]; old != nil {
 		c.entries -= len(old.groups)
 	}
 	if c.parts == nil || c.entries+len(groups) > maxSums {
-		c.parts, c.entries = map[partKey]*part{}, 0
+		c.parts, c.entries, c.names = map[partKey]*part{}, 0, map[[3]string]*[3]string{}
+	}
+	for i := range groups {
+		g := &groups[i]
+		if known := c.names[*g.names]; known != nil {
+			g.names = known
+		} else {
+			c.names[*g.names] = g.names
+		}
 	}
 	c.parts[k] = &part{said: said, groups: groups}
 	c.entries += len(groups)
@@ -80,17 +96,16 @@ func (q *GroupQuery) cacheable() bool {
 
 // groups adds up whole parts of a range. query is valid and cacheable.
 func (c *sumCache) groups(ctx context.Context, q Queryer, query GroupQuery) (Groups, error) {
-	sums := map[[3]string]*Rollup{}
-	merge := func(groups []Rollup) {
+	sums := map[*[3]string]*Rollup{}
+	merge := func(groups []groupSum) {
 		for i := range groups {
 			g := &groups[i]
-			k := [3]string{g.A, g.B, g.C}
-			s := sums[k]
+			s := sums[g.names]
 			if s == nil {
-				s = &Rollup{RollupKey: RollupKey{A: g.A, B: g.B, C: g.C}, MemPeak: -1}
-				sums[k] = s
+				s = &Rollup{MemPeak: -1}
+				sums[g.names] = s
 			}
-			s.merge(g)
+			s.merge(&g.Rollup)
 		}
 	}
 	from, to := Micros(query.From), Micros(query.To)
@@ -147,7 +162,16 @@ func (c *sumCache) groups(ctx context.Context, q Queryer, query GroupQuery) (Gro
 }
 
 // answer sorts and cuts the groups.
-func (q *GroupQuery) answer(sums map[[3]string]*Rollup, from, to int64) Groups {
+func (q *GroupQuery) answer(parts map[*[3]string]*Rollup, from, to int64) Groups {
+	sums := make(map[[3]string]*Rollup, len(parts))
+	for names, p := range parts {
+		if s := sums[*names]; s != nil {
+			s.merge(p)
+			continue
+		}
+		p.A, p.B, p.C = names[0], names[1], names[2]
+		sums[*names] = p
+	}
 	all := make([]*Rollup, 0, len(sums))
 	for _, s := range sums {
 		if s.Builds > 0 {
@@ -200,21 +224,19 @@ func totalsOf(ctx context.Context, q Queryer, query *GroupQuery, unit, from, to 
 
 // sumGroups adds up the builds of a span by group, exactly from builds or else
 // from the totals of its days.
-func sumGroups(ctx context.Context, q Queryer, query *GroupQuery, exact bool, from, to int64) ([]Rollup, error) {
-	by := groupings[query.By]
+func sumGroups(ctx context.Context, q Queryer, query *GroupQuery, exact bool, from, to int64) ([]groupSum, error) {
 	s := statement{dialect: q.Dialect()}
 	names := query.selectGroups(&s, exact, from, to)
 	s.add(" GROUP BY " + columns("b.", names...))
-	groups := []Rollup{}
+	groups := []groupSum{}
 	err := s.run(ctx, q, func(scan func(dest ...any) error) error {
-		var r Rollup
-		values := []*string{&r.A, &r.B, &r.C}
-		dest := make([]any, 0, len(by.rollup)+13)
+		g := groupSum{names: new([3]string)}
+		dest := make([]any, 0, len(names)+13)
 		for i := range names {
-			dest = append(dest, values[i])
+			dest = append(dest, &g.names[i])
 		}
-		err := scan(append(dest, r.dest()...)...)
-		groups = append(groups, r)
+		err := scan(append(dest, g.dest()...)...)
+		groups = append(groups, g)
 		return err
 	})
 	return groups, err
