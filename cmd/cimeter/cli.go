@@ -64,10 +64,12 @@ type cli struct {
 	Run        runCmd        `cmd:"" group:"meter" help:"Meter one command, with no agent."`
 	Push       pushCmd       `cmd:"" group:"meter" help:"Send records of run to a server."`
 	Top        topCmd        `cmd:"" group:"read" help:"Show what runs now."`
+	Queue      queueCmd      `cmd:"" group:"read" help:"Show what waits for a worker, or cancel a build."`
 	Builds     buildsCmd     `cmd:"" group:"read" help:"List finished builds, newest first."`
 	Summary    summaryCmd    `cmd:"" group:"read" help:"Show what one build cost."`
 	Compare    compareCmd    `cmd:"" group:"read" help:"Lay two builds side by side."`
 	Check      checkCmd      `cmd:"" group:"look" help:"Check the configuration and what this machine lets cimeter meter."`
+	Install    installCmd    `cmd:"" group:"look" help:"Put agent or server on this machine, or take it away."`
 	Completion completionCmd `cmd:"" group:"look" help:"Print a completion script for a shell."`
 	Store      storeCmd      `cmd:"" group:"look" help:"Migrate a server's store, or back it up."`
 	Token      tokenCmd      `cmd:"" group:"look" help:"Make a token for a server."`

@@ -34,6 +34,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HISTORY", fakeAgent(e, historyRecords(), asIs))
 			e.Setenv("STORE", realServer(e))
 			e.Setenv("FLEET", fakeFleet(e))
+			e.Setenv("QUEUE", fakeQueue(e))
 			e.Setenv("CLOSED", fakeAgent(e, fakeRecords(), basicAuth))
 			return nil
 		},

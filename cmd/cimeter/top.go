@@ -54,7 +54,11 @@ func (c *topCmd) Run(e *env) error {
 	if !c.Once && c.Format == "table" && isFile && isFile2 && e.getenv("TERM") != "dumb" {
 		if screen, err := openScreen(in, out); err == nil {
 			o := terminal.Options{Source: from.Address(), UTF8: utf8Locale(e.getenv), Color: c.Color == "auto" && e.getenv("NO_COLOR") == ""}
-			return c.live(from, screen, terminal.NewTop(o))
+			top := terminal.NewTop(o)
+			return live(screen, top, c.Interval, func(ctx context.Context) (func(), error) {
+				rows, note, err := c.read(ctx, from)
+				return func() { top.Show(rows, note, time.Now()) }, err
+			})
 		}
 	}
 	return c.once(e, from)
@@ -186,9 +190,16 @@ func runningCSV(b *bytes.Buffer, rows []terminal.Running) error {
 // minFrame is the least time between two frames: four a second.
 const minFrame = 250 * time.Millisecond
 
-// live shows the table until a key or a signal ends it. One goroutine reads the
-// keys and one asks; only this one draws.
-func (c *topCmd) live(from *client.Client, s *screen, top *terminal.Top) (err error) {
+// view is what is shown live.
+type view interface {
+	Press(k terminal.Key) (quit bool)
+	Fail(why string, now time.Time)
+	Frame(width, height int, now time.Time) string
+}
+
+// live shows a view until a key or a signal ends it. One goroutine reads the keys
+// and one asks; only this one draws, and shows what read gives.
+func live(s *screen, v view, interval time.Duration, read func(context.Context) (show func(), err error)) (err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGCONT)
 	defer signal.Stop(signals)
@@ -200,21 +211,20 @@ func (c *topCmd) live(from *client.Client, s *screen, top *terminal.Top) (err er
 	defer cancel()
 
 	type answer struct {
-		rows []terminal.Running
-		note string
+		show func()
 		err  error
 	}
 	answers := make(chan answer)
 	go func() {
 		for {
-			rows, note, err := c.read(ctx, from)
+			show, err := read(ctx)
 			select {
-			case answers <- answer{rows, note, err}:
+			case answers <- answer{show, err}:
 			case <-ctx.Done():
 				return
 			}
 			select {
-			case <-time.After(c.Interval):
+			case <-time.After(interval):
 			case <-ctx.Done():
 				return
 			}
@@ -225,7 +235,7 @@ func (c *topCmd) live(from *client.Client, s *screen, top *terminal.Top) (err er
 
 	draw := func() error {
 		width, height := s.size()
-		return s.write(top.Frame(width, height, time.Now()))
+		return s.write(v.Frame(width, height, time.Now()))
 	}
 	second := time.NewTicker(time.Second) // ages are shown
 	defer second.Stop()
@@ -238,16 +248,16 @@ func (c *topCmd) live(from *client.Client, s *screen, top *terminal.Top) (err er
 		select {
 		case a := <-answers:
 			if a.err != nil {
-				top.Fail(a.err.Error(), time.Now())
+				v.Fail(a.err.Error(), time.Now())
 			} else {
-				top.Show(a.rows, a.note, time.Now())
+				a.show()
 			}
 		case pressed, ok := <-keys:
 			if !ok {
 				return nil // the terminal is gone
 			}
 			for _, k := range pressed {
-				if top.Press(k) {
+				if v.Press(k) {
 					return nil
 				}
 			}
