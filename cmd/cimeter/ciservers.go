@@ -24,6 +24,8 @@ type ciServer struct {
 // kind.
 func newCIServer(c config.CIServer, e *env) (s ciServer, err error) {
 	switch c.Kind {
+	case "gitlab":
+		return newGitLab(c, e)
 	default:
 		return s, fmt.Errorf("ci_servers: %s: %s is not built into this cimeter", c.Name, c.Kind)
 	}

@@ -95,7 +95,6 @@ var layers = map[string]row{
 	"internal/httpapi/webconfig": {layer: adapter, mayLog: true, /* the toolkit asks for a logger; it gets one that discards */
 		theirs: []string{"github.com/prometheus/exporter-toolkit"}, whyTheir: "TLS and basic auth as all exporters have them"},
 	"internal/install":           {layer: adapter, ours: []string{"deploy"}},
-	"internal/install":           {layer: adapter, ours: []string{"deploy"}},
 	"internal/machine":           {layer: adapter},
 	"internal/netns":             {layer: adapter, theirs: sys, whyTheir: "netlink"},
 	"internal/output/expvar":     {layer: adapter, ours: []string{"internal/series"}},

@@ -267,13 +267,14 @@ func answer(w http.ResponseWriter, status int, v any) {
 // interface, CiRunner, CiRunnerManager, PageInfo and so on, and arguments.
 var words = strings.Fields(`query String after first jobs statuses pageInfo hasNextPage endCursor nodes id name status kind tags createdAt queuedAt
 startedAt finishedAt queuedDuration refName webPath stage pipeline project fullPath job runner description runnerManager systemId on CiJob runners currentUser
-paused tagList contactedAt jobExecutionStatus managers version platformName architectureName
+mutation jobCancel input errors SUCCESS FAILED CANCELED paused tagList contactedAt jobExecutionStatus managers version platformName architectureName
 PENDING RUNNING CANCELING CREATED PREPARING SCHEDULED WAITING_FOR_RESOURCE WAITING_FOR_CALLBACK`)
 
 var (
 	literal = regexp.MustCompile(`"[^"]*"`)
 	word    = regexp.MustCompile(`[A-Za-z_]+[0-9]*`)
 	single  = regexp.MustCompile(`(b\d+):project\(fullPath:"([^"]*)"\)\{job\(id:"gid://gitlab/Ci::Build/(\d+)"\)`)
+	cancel  = regexp.MustCompile(`^mutation\{jobCancel\(input:\{id:"gid://gitlab/Ci::Build/(\d+)"\}\)\{errors\}\}$`)
 	status  = regexp.MustCompile(`statuses:\[([A-Z_ ]+)\],first:100`)
 )
 
@@ -298,6 +299,10 @@ func (s *standin) graph(w http.ResponseWriter, r *http.Request) {
 			fail("Field '" + name + "' doesn't exist on type 'Query'")
 			return
 		}
+	}
+	if m := cancel.FindStringSubmatch(q.Query); m != nil {
+		s.cancel(w, m[1])
+		return
 	}
 	after, _ := q.Variables["after"].(string)
 	data := map[string]any{}

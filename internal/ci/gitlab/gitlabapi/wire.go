@@ -66,7 +66,10 @@ type kept struct {
 	body   []byte
 }
 
-var errElsewhere = fmt.Errorf("address of another host: %w", cimeter.ErrInvalid)
+var (
+	errElsewhere = fmt.Errorf("address of another host: %w", cimeter.ErrInvalid)
+	errTooLong   = fmt.Errorf("answer is longer than any honest one: %w", cimeter.ErrInvalid)
+)
 
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
@@ -165,7 +168,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 		if n, err := b.ReadCloser.Read(one[:]); n == 0 {
 			return 0, b.failed(err)
 		}
-		b.x.fault = fmt.Errorf("answer is longer than any honest one: %w", cimeter.ErrInvalid)
+		b.x.fault = errTooLong
 		return 0, b.x.fault
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])

@@ -51,3 +51,21 @@ func (s *standin) write(w http.ResponseWriter, r *http.Request, part []string) {
 		s.list(w, r, all)
 	}
 }
+
+// cancel is the mutation jobCancel (app/graphql/mutations/ci/job/cancel.rb).
+func (s *standin) cancel(w http.ResponseWriter, number string) {
+	id, _ := strconv.ParseInt(number, 10, 64)
+	j := s.jobs[id]
+	if j == nil || j.deleted {
+		answer(w, 200, map[string]any{"data": map[string]any{"jobCancel": nil}, "errors": []any{map[string]any{
+			"message": "The resource that you are attempting to access does not exist or you don't have permission to perform this action"}}})
+		return
+	}
+	errs := []string{}
+	if j.finished.IsZero() {
+		j.status, j.finished = "canceled", s.at()
+	} else {
+		errs = append(errs, "Job is not cancelable")
+	}
+	answer(w, 200, map[string]any{"data": map[string]any{"jobCancel": map[string]any{"errors": errs}}})
+}
