@@ -71,7 +71,8 @@ type server struct {
 
 	wholeJobs, wholeWorkers time.Time // when a whole list was asked for last
 	toldJobs, toldWorkers   bool
-	clock                   told[time.Duration]
+	clock                   told[time.Duration] // that was told last
+	off                     time.Duration       // how far it is ahead of ours, steady: see near
 	heard, asked            time.Time
 
 	failure   error
@@ -111,7 +112,7 @@ func (b *Board) Add(name string, polled bool, r Report) (changed []cimeter.Job) 
 	}
 	if r.Clock.Known {
 		if t := (told[time.Duration]{at: r.At, value: r.Clock.Value}); s.clock.before(&t) <= 0 {
-			s.clock = t
+			s.clock, s.off = t, s.near(t.value)
 		}
 	}
 	s.heard = latest(s.heard, r.At)
@@ -168,7 +169,7 @@ func (b *Board) addJob(s *server, r *Report, from *cimeter.Job) *entry {
 	}
 	t := told[cimeter.Job]{at: r.At, rank: rankOf(j.Status), raw: !r.Clock.Known, value: j}
 	if r.Clock.Known {
-		shift(&t.value, aheadOf(r.Clock))
+		shift(&t.value, s.near(r.Clock.Value))
 	}
 	if r.WholeJobs {
 		e.polled = latest(e.polled, r.At)
@@ -193,8 +194,8 @@ func (b *Board) addWorker(s *server, r *Report, from *cimeter.Worker) {
 		e = &workerEntry{}
 		s.workers[w.ID] = e
 	}
-	if ahead := aheadOf(r.Clock); !w.ContactedAt.IsZero() {
-		w.ContactedAt = w.ContactedAt.Add(-ahead)
+	if r.Clock.Known && !w.ContactedAt.IsZero() {
+		w.ContactedAt = w.ContactedAt.Add(-s.near(r.Clock.Value))
 	}
 	e.told = learn(e.told, told[cimeter.Worker]{at: r.At, raw: !r.Clock.Known, value: w}, fillWorker)
 }
@@ -228,7 +229,16 @@ func (b *Board) Dropped() Dropped {
 	return b.dropped
 }
 
-func (s *server) ahead() time.Duration { return aheadOf(cimeter.Some(s.clock.value)) }
+func (s *server) ahead() time.Duration { return s.off }
+
+// near is the difference of clocks that a report tells, or the one that is known when
+// it is hardly another: times must not waver with how long an answer took.
+func (s *server) near(clock time.Duration) time.Duration {
+	if (clock - s.off).Abs() <= sameClock {
+		return s.off
+	}
+	return clock
+}
 
 // active reports whether a build waits, is blocked or runs, and has not left.
 func (s *server) active(e *entry) bool {

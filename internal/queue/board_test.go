@@ -294,6 +294,28 @@ func TestBoard_clocks(t *testing.T) {
 	}
 }
 
+// How long an answer took must not move the times of a server whose clock is wrong.
+func TestBoard_clockWavers(t *testing.T) {
+	b := newBoard()
+	j := job(1, cimeter.JobWaiting)
+	j.QueuedAt = at(3600)
+	for i, want := range []int{1, 0, 0, 0, 1} {
+		off := time.Hour + time.Duration(i%3)*700*time.Millisecond
+		if i == 4 {
+			off = 0 // somebody set it
+			j.QueuedAt = at(30)
+		}
+		r := whole(float64(i), j)
+		r.Clock = cimeter.Some(off)
+		if got := b.Add(server, true, r); len(got) != want {
+			t.Errorf("report %d: %d changed: want %d", i, len(got), want)
+		}
+	}
+	if v := b.State(at(40)).Builds[0]; v.Waited.Value != 10 {
+		t.Errorf("waited %v s: want 10", v.Waited)
+	}
+}
+
 func TestBoard_stale(t *testing.T) {
 	b := newBoard()
 	if s := b.State(at(0)).Servers[0]; !s.Stale || s.Waiting.Known || s.AgeSeconds.Known {
@@ -354,6 +376,9 @@ func TestBoard_changed(t *testing.T) {
 		if got := len(b.Add(server, true, whole(float64(i), j))); got != want {
 			t.Errorf("report %d: %d changed: want %d", i, got, want)
 		}
+	}
+	if got := b.Add(server, true, queue.Report{At: at(4), Clock: cimeter.Some(1500 * time.Millisecond), Jobs: []cimeter.Job{j}}); len(got) != 0 {
+		t.Errorf("the clock wavers: %+v", got)
 	}
 	j.Status, j.StartedAt = cimeter.JobRunning, at(5)
 	if got := b.Add(server, true, whole(5, j)); len(got) != 1 || got[0].QueueSeconds.Value != 2 || !got[0].QueuedAt.Equal(at(3)) {

@@ -177,14 +177,6 @@ func shift(j *cimeter.Job, ahead time.Duration) {
 // whole seconds and took a while to come.
 const sameClock = 2 * time.Second
 
-// aheadOf is what a report says of a server's clock.
-func aheadOf(clock cimeter.Opt[time.Duration]) time.Duration {
-	if clock.Value.Abs() <= sameClock {
-		return 0
-	}
-	return clock.Value
-}
-
 // The bounds of what is taken from a CI server; what is longer is cut.
 const (
 	maxKey   = 1024

@@ -177,3 +177,44 @@ func TestBoard_workersFromWebhooks(t *testing.T) {
 		t.Errorf("%+v", s.Workers)
 	}
 }
+
+// Every build of a run of 500 is joined with what its agent tells, a retry as a build
+// of its own, whoever tells first.
+func TestBoard_joinsAgents(t *testing.T) {
+	b := newBoard()
+	r := whole(0)
+	var agents []queue.AgentBuild
+	id := 0
+	for n := range 500 {
+		id++
+		if n%10 == 0 { // the first try failed; the second has an id of its own
+			first := job(id, cimeter.JobFailed)
+			first.Attempt = 1
+			r.Jobs = append(r.Jobs, first)
+			id++
+		}
+		j := job(id, cimeter.JobRunning)
+		j.StartedAt, j.Attempt = at(0), 1
+		if n%10 == 0 {
+			j.Attempt = 2
+		}
+		r.Jobs = append(r.Jobs, j)
+		agents = append(agents, queue.AgentBuild{Key: j.Key, Machine: "ci-1", Stage: "step_script", StartedAt: at(2)})
+	}
+	b.Look(at(1), agents) // before the server tells
+	b.Add(server, true, r)
+	ended := b.Look(at(5), agents)
+	st := wantCounts(t, b, 5, "0 waiting, 0 blocked, 500 running")
+	retries := 0
+	for _, v := range st.Builds {
+		if !v.Metered || v.Machine != "ci-1" || v.Wait.Starting != 2 {
+			t.Fatalf("not joined: %+v", v)
+		}
+		if v.Attempt == 2 {
+			retries++
+		}
+	}
+	if retries != 50 || len(ended) != 50 {
+		t.Errorf("%d retries, %d ended: want 50 of each", retries, len(ended))
+	}
+}
