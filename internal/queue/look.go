@@ -295,8 +295,7 @@ func (s *server) list() []cimeter.Worker {
 			all = append(all, e.worker(s.ahead()))
 		}
 	}
-	slices.SortFunc(all, func(x, y cimeter.Worker) int { return cmp.Or(compareNames(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
-	return all
+	return sorted(all, func(x, y *cimeter.Worker) int { return cmp.Or(compareNames(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
 }
 
 // slotsOf is how many builds the workers can run at once, where all of them tell.

@@ -22,13 +22,27 @@ func (b *Board) State(now time.Time) State {
 		}
 		st.Servers = append(st.Servers, s.view(st.Workers[len(st.Workers)-len(workers):], builds, now))
 	}
-	slices.SortFunc(st.Builds, compareBuilds)
+	st.Builds = sorted(st.Builds, compareBuilds)
 	return st
+}
+
+// sorted returns large values in order, moving each once.
+func sorted[T any](all []T, compare func(x, y *T) int) []T {
+	order := make([]*T, len(all))
+	for i := range all {
+		order[i] = &all[i]
+	}
+	slices.SortFunc(order, compare)
+	out := make([]T, 0, len(all))
+	for _, v := range order {
+		out = append(out, *v)
+	}
+	return out
 }
 
 // compareBuilds puts those that wait first, the longest wait at the top, then those
 // that are blocked, then those that run, the oldest at the top.
-func compareBuilds(x, y Build) int {
+func compareBuilds(x, y *Build) int {
 	place := func(b *Build) int {
 		switch b.Status {
 		case cimeter.JobWaiting:
@@ -38,7 +52,7 @@ func compareBuilds(x, y Build) int {
 		}
 		return 2
 	}
-	return cmp.Or(cmp.Compare(place(&x), place(&y)), cmp.Compare(y.Ran.Value, x.Ran.Value), cmp.Compare(y.Waited.Value, x.Waited.Value), cmp.Compare(x.Key, y.Key))
+	return cmp.Or(cmp.Compare(place(x), place(y)), cmp.Compare(y.Ran.Value, x.Ran.Value), cmp.Compare(y.Waited.Value, x.Waited.Value), cmp.Compare(x.Key, y.Key))
 }
 
 // view is the builds of a server, and of each worker the keys of those it has.
