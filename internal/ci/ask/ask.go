@@ -27,6 +27,7 @@ type Request struct {
 	Path   string     // below the server's address: /api/queue, each part of it already escaped: see [Path]
 	Query  url.Values // nil: none
 	Form   url.Values // body of a POST; nil: none
+	JSON   any        // body of a POST or PATCH as JSON; nil: none
 	// Sign says by which scheme the token is told; "" is Bearer.
 	Sign string
 	// Fresh says that no answer of before may stand for this one.

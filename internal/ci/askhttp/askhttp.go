@@ -8,9 +8,11 @@
 package askhttp
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -120,7 +122,15 @@ func (s *Server) request(ctx context.Context, q ask.Request) (*http.Request, str
 		method = http.MethodGet
 	}
 	var body io.Reader
-	if q.Form != nil {
+	kind := "application/x-www-form-urlencoded"
+	switch {
+	case q.JSON != nil:
+		b, err := json.Marshal(q.JSON)
+		if err != nil {
+			return nil, "", err
+		}
+		body, kind = bytes.NewReader(b), "application/json"
+	case q.Form != nil:
 		body = strings.NewReader(q.Form.Encode())
 	}
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
@@ -130,7 +140,7 @@ func (s *Server) request(ctx context.Context, q ask.Request) (*http.Request, str
 	r.Header.Set("User-Agent", "cimeter")
 	r.Header.Set("Accept", "application/json")
 	if body != nil {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Content-Type", kind)
 	}
 	for name, value := range s.o.Header {
 		r.Header.Set(name, value)
