@@ -18,7 +18,7 @@ type CIServer struct {
 	CancelFile     string        `yaml:"cancel_token_file" check:"optionalpath" doc:"File of a token that may cancel builds, for cimeter queue cancel. Without one cimeter cancels nothing. Must not be readable by everybody."`
 	HookSecretFile string        `yaml:"hook_secret_file" check:"optionalpath" doc:"File of the secret that its webhooks, received at /api/v1/hooks/KIND, are verified by. One for each server. Must not be readable by everybody."`
 	CAFile         string        `yaml:"ca_file" check:"optionalpath" doc:"PEM file of the authorities that may sign its certificate. Default: the system's."`
-	Interval       time.Duration `yaml:"interval" auto:"true" min:"1s" max:"1h" doc:"Time between two polls. auto: 15s, or as the kind needs it."`
+	Interval       time.Duration `yaml:"interval" auto:"true" min:"1s" max:"1h" doc:"Time between two polls. auto: 10s."`
 	Timeout        time.Duration `yaml:"timeout" auto:"true" min:"1s" max:"5m" doc:"Longest that one poll takes. auto: 30s."`
 	Requests       int           `yaml:"requests_per_minute" auto:"true" min:"1" max:"6000" doc:"Most requests in a minute that are made to it. auto: 60."`
 	Projects       []string      `yaml:"projects" check:"project" max:"5000" doc:"Paths of the projects to ask for, where the token cannot ask for all of them, or the server does not tell of all at once."`

@@ -113,7 +113,7 @@ type Server struct {
 
 // Access says who may use a server.
 type Access struct {
-	TokensFile string `yaml:"tokens_file" check:"optionalpath" doc:"File of the tokens that may read or push, one a line: read or push, a name, and the token's SHA-256. Must not be readable by everybody."`
+	TokensFile string `yaml:"tokens_file" check:"optionalpath" doc:"File of the tokens, one a line: read, push or cancel, a name, and the token's SHA-256. Must not be readable by everybody."`
 	Public     bool   `yaml:"public" doc:"Let everybody read. Without it only those with a token may, unless the listener is on a loopback address."`
 }
 
