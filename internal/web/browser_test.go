@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/section"
 	"github.com/cimeter/cimeter/internal/web"
 	"github.com/cimeter/cimeter/internal/webtest"
 )
@@ -26,8 +27,9 @@ var axe string
 
 // fleet is what the pages are tested with.
 func fleet() *webtest.Memory {
-	m := &webtest.Memory{Records: append(webtest.History(200), webtest.Nothing(), webtest.Running()), Fleet: webtest.Machines(), Gone: 2, Waiting: webtest.Queue()}
+	m := &webtest.Memory{Records: append(webtest.History(200), webtest.Nothing(), webtest.Running(), webtest.Unmetered(), webtest.Skipped()), Fleet: webtest.Machines(), Gone: 2, Waiting: webtest.Queue()}
 	m.Running = map[string]bool{webtest.Running().Key: true}
+	m.Logs = map[string]section.Log{webtest.OOM().Key: webtest.Log(webtest.OOM())}
 	return m
 }
 
@@ -43,12 +45,14 @@ func everyPage() []shown {
 		{"builds-wrong", "/builds?q=lint+colour%3Ared+x"},
 		{"build", key(webtest.Example())}, {"oom", key(webtest.OOM())}, {"incomplete", key(webtest.Incomplete())}, {"absent", key(webtest.Absent())},
 		{"single", key(webtest.Single())}, {"nothing", key(webtest.Nothing())}, {"running", key(webtest.Running())},
+		{"unmetered", key(webtest.Unmetered())}, {"skipped", key(webtest.Skipped())}, {"builds-unmetered", "/builds?q=9190"},
 		{"zoomed", key(webtest.Example()) + "?from=20&to=80&table=mem&stages=-cpu"},
 		{"help", "/help"}, {"missing", "/builds/gitlab/none/1"},
 		{"projects", "/projects?t=7d"}, {"project", "/project?name=group%2Fapp&t=7d"}, {"job", "/job" + job + "&t=7d"},
 		{"machines", "/machines"}, {"machine", "/machine?name=ci-7"}, {"runner", "/runner?key=s_ci-7&t=7d"},
 		{"queue", "/queue"}, {"queue-away", "/queue?server=drone.example.com&t=6h"}, {"queue-running", "/queue?show=running&server=gitlab.example.com"}, {"queue-wrong", "/queue?why=x"},
 		{"compare", "/compare?a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
+		{"compare-unmetered", "/compare?a=" + url.QueryEscape(webtest.Unmetered().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
 		{"compare-median", "/compare?a=median%3A20&b=" + url.QueryEscape(webtest.Example().Key)},
 	}
 }
@@ -165,6 +169,11 @@ func TestHostileNamesInBrowser(t *testing.T) {
 					webtest.NameMachine(&m.Fleet[j], s)
 				}
 				q := url.QueryEscape(s)
+				log := webtest.Log(webtest.Example())
+				for j := range log.Sections {
+					log.Sections[j].Name = s
+				}
+				m.Logs = map[string]section.Log{m.Records[0].Key: log}
 				h.look(m, "/builds?q="+q+"&project="+q, "/builds/"+m.Records[0].Key, "/project?t=all&name="+q, "/job?t=all&project="+q+"&name="+q,
 					"/machine?t=all&name="+q, "/runner?t=all&key="+q, "/compare?a="+url.QueryEscape(m.Records[0].Key)+"&b="+url.QueryEscape(m.Records[1].Key))
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/summary"
 )
 
 // side is one of the two that are compared: a build, or the median of many.
@@ -69,80 +70,9 @@ func (p *Pages) resolve(ctx context.Context, word, other string) (side, error) {
 		return side{}, fmt.Errorf("no build before it for %s: %s: %w", display.Fit(word, 80, "…"), wantSide, cimeter.ErrNotFound)
 	}
 	if median {
-		return side{Record: medianOf(rs), Link: link{fmt.Sprintf("median of %s", builds(int64(len(rs)))), href("/job", "project", of.Project, "name", of.Name), ""}, Median: len(rs)}, nil
+		return side{Record: summary.Median(rs), Link: link{fmt.Sprintf("median of %s", builds(int64(len(rs)))), href("/job", "project", of.Project, "name", of.Name), ""}, Median: len(rs)}, nil
 	}
 	return side{Record: rs[0], Link: link{label(&rs[0].Build), buildURL(rs[0].Key), title(rs[0].Key)}}, nil
-}
-
-// medianOf is a record whose figures are the medians of rs, stage by stage.
-func medianOf(rs []*cimeter.Record) *cimeter.Record {
-	m := &cimeter.Record{Complete: true, Build: cimeter.Build{Project: rs[0].Project, Name: rs[0].Name}, Limits: rs[0].Limits}
-	var totals []*cimeter.Usage
-	var queues []float64
-	type stageKey struct {
-		name    string
-		attempt int
-	}
-	by := map[stageKey][]*cimeter.Usage{}
-	var order []stageKey
-	for _, r := range rs {
-		totals = append(totals, &r.Usage)
-		row := RowOf(r)
-		if q := row.Queue(); q.Known {
-			queues = append(queues, q.Value)
-		}
-		for i := range r.Stages {
-			k := stageKey{r.Stages[i].Name, r.Stages[i].Attempt}
-			if by[k] == nil {
-				order = append(order, k)
-				m.Stages = append(m.Stages, cimeter.Stage{Name: k.name, Attempt: k.attempt, Alongside: r.Stages[i].Alongside})
-			}
-			by[k] = append(by[k], &r.Stages[i].Usage)
-		}
-	}
-	m.Usage = medianUsage(totals)
-	for i, k := range order {
-		m.Stages[i].Usage = medianUsage(by[k])
-	}
-	return m
-}
-
-func medianUsage(us []*cimeter.Usage) cimeter.Usage {
-	of := func(f func(*cimeter.Usage) opt) opt {
-		var vs []float64
-		for _, u := range us {
-			if v := f(u); v.Known {
-				vs = append(vs, v.Value)
-			}
-		}
-		if len(vs) == 0 {
-			return opt{}
-		}
-		return some(spreadOf(vs).median)
-	}
-	u := cimeter.Usage{WallSeconds: of(func(u *cimeter.Usage) opt { return some(u.WallSeconds) }).Value}
-	u.CPUSeconds.Total = of(func(u *cimeter.Usage) opt { return u.CPUSeconds.Total })
-	u.CPUThrottledSeconds = of(func(u *cimeter.Usage) opt { return u.CPUThrottledSeconds })
-	if p := of(peak); p.Known {
-		u.MemoryBytes = &cimeter.MemoryStat{Peak: cimeter.Some(uint64(p.Value))}
-	}
-	if d := of(func(u *cimeter.Usage) opt {
-		if u.IOBytes == nil {
-			return opt{}
-		}
-		return some(float64(u.IOBytes.Read + u.IOBytes.Write))
-	}); d.Known {
-		u.IOBytes = &cimeter.ReadWrite[uint64]{Write: uint64(d.Value)}
-	}
-	if d := of(func(u *cimeter.Usage) opt {
-		if u.NetworkBytes == nil {
-			return opt{}
-		}
-		return some(float64(u.NetworkBytes.Receive + u.NetworkBytes.Transmit))
-	}); d.Known {
-		u.NetworkBytes = &cimeter.ReceiveTransmit[uint64]{Receive: uint64(d.Value)}
-	}
-	return u
 }
 
 type compareView struct {
@@ -157,7 +87,7 @@ type compareView struct {
 	Rows     []compareRow
 	Totals   []compareRow
 	Units    compareColumns
-	Context  []contextRow
+	Context  []summary.Differs
 	Markdown string
 	Spread   string
 	timelineView
@@ -192,8 +122,6 @@ type compareRow struct {
 	by               float64
 }
 
-type contextRow struct{ Label, A, B string }
-
 func (p *Pages) compare(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	v := compareView{page: p.page(r, "Compare", "builds"), A: q.Get("a"), B: q.Get("b")}
@@ -226,7 +154,9 @@ func (p *Pages) compare(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	v.fill(a, b, before)
+	if err := v.fill(a, b, before); err != nil {
+		return err
+	}
 	if a.Median == 0 && b.Median == 0 && a.Record.Trace != nil && b.Record.Trace != nil {
 		v.Plots = true
 		v.draw(a.Record, b.Record, q)

@@ -199,6 +199,9 @@ func answerOf(r *cimeter.Record, fs []finding, zoom func(string) string) answer 
 		a.Cost = "It took " + cpuTime(total.Value) + " of CPU in " + seconds(wall(&r.Usage, r)) + "."
 	default:
 		a.Cost = "What it cost is not known."
+		if unmetered(r) {
+			a.Cost = "No agent metered this build: what stands here is what its CI server told. Start an agent where its runner is, and the next one shows what it costs."
+		}
 	}
 	a.Held = "Nothing held it back."
 	if len(r.Stages) == 0 || r.Usage.CPUSeconds.Total.IsZero() {

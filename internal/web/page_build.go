@@ -34,11 +34,13 @@ type buildView struct {
 	Figures  []keyFigure
 	Problem  string
 	timelineView
-	Stages   stageTable
-	Peers    *peerTable
-	Gaps     []gapRow
-	About    []fact // of the measurement itself
-	GapsOpen bool
+	Unmetered bool
+	Stages    stageTable
+	Sections  *sectionTable
+	Peers     *peerTable
+	Gaps      []gapRow
+	About     []fact // of the measurement itself
+	GapsOpen  bool
 }
 
 type badge struct{ Text, Title, Class, URL string }
@@ -110,8 +112,20 @@ func (p *Pages) build(w http.ResponseWriter, r *http.Request) error {
 	v.head(record, now)
 	v.Findings = findings(record, zoomStage)
 	v.Answer = answerOf(record, v.Findings, zoomStage)
-	v.timeline(record, a, whole, path, q, to)
-	v.Stages = stagesOf(record, q, path, to)
+	if v.Unmetered {
+		v.Plots, v.Problem = false, ""
+	} else {
+		parts, divided, err := p.sections(r.Context(), record, running)
+		if err != nil {
+			return err
+		}
+		v.timeline(record, a, whole, path, q, to)
+		v.Stages = stagesOf(record, q, path, to)
+		if divided {
+			v.Sections = sectionsOf(record, &parts, to)
+			v.Lanes = append(v.Lanes, sectionLanes(record, &parts, a, to)...)
+		}
+	}
 	if err := p.peers(r.Context(), record, running, &v, now); err != nil {
 		return err
 	}
@@ -178,7 +192,10 @@ func (v *buildView) head(r *cimeter.Record, now time.Time) {
 	if job != "" {
 		v.Crumbs = append(v.Crumbs, v.Job)
 	}
-	if !r.Complete && !v.Running {
+	switch {
+	case unmetered(r):
+		v.Badges = append(v.Badges, badge{"not metered", "no agent metered it: its CI server told of it", "warn", "#answer"})
+	case !r.Complete && !v.Running:
 		v.Badges = append(v.Badges, badge{"incomplete", "some of its life was not seen", "warn", "#gaps"})
 	}
 	if c, ok := r.Coverage.Get(); ok {
@@ -199,7 +216,7 @@ func (v *buildView) head(r *cimeter.Record, now time.Time) {
 	if v.Running {
 		text("running, so far", seconds(row.WallSeconds))
 	} else {
-		text("time", seconds(row.WallSeconds))
+		text("time", optional(row.Wall(), seconds))
 	}
 	if queue := row.Queue(); queue.Known {
 		text("queue", seconds(queue.Value))
@@ -213,6 +230,8 @@ func (v *buildView) head(r *cimeter.Record, now time.Time) {
 		text("commit", display.Fit(r.SHA, 12, ""))
 	}
 	text("event", r.Event)
+	text("failed for", r.FailedFor)
+	text("tags", strings.Join(r.Tags, ", "))
 	if r.Attempt > 1 {
 		v.Facts = append(v.Facts, fact{Label: "attempt", Link: link{strconv.Itoa(r.Attempt), href("/builds", "project", r.Project, "job", r.Name, "pipeline", r.Pipeline, "t", "all"), "all attempts"}})
 	}
@@ -227,9 +246,13 @@ func (v *buildView) head(r *cimeter.Record, now time.Time) {
 		v.Facts = append(v.Facts, fact{Label: "runner", Link: link{display.Fit(shown, 40, "…"), href("/runner", "key", k), title(k)}})
 	}
 	if u := outside(r.URL); u != "" {
-		v.Facts = append(v.Facts, fact{Label: "log", Link: link{"on " + display.Fit(orElse(r.Server, r.CI), 32, "…") + " ↗", u, title(u)}})
+		v.Facts = append(v.Facts, fact{Label: "its CI server", Link: link{display.Fit(orElse(orElse(r.Server, r.CI), "log"), 32, "…") + " ↗", u, title(u)}})
 	}
 	path := buildURL(r.Key)
+	if v.Unmetered = unmetered(r); v.Unmetered { // a summary of nothing helps nobody
+		v.Forms = []link{{"JSON", path + "?as=json", "the whole record"}}
+		return
+	}
 	v.Forms = []link{{"Text", path + "?as=text", "the summary as in the job's log"}, {"Markdown", path + "?as=markdown", "the summary for a note"}, {"JSON", path + "?as=json", "the whole record"}}
 }
 

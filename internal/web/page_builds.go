@@ -229,7 +229,7 @@ func columnsOf(rows []Row) listColumns {
 	var queue, wall, cpu, memory, disk, net []opt
 	for i := range rows {
 		r := &rows[i]
-		queue, wall, cpu = append(queue, r.Queue()), append(wall, some(r.WallSeconds)), append(cpu, r.CPUSeconds)
+		queue, wall, cpu = append(queue, r.Queue()), append(wall, r.Wall()), append(cpu, r.CPUSeconds)
 		memory, disk, net = append(memory, number(r.MemoryPeak)), append(disk, number(r.DiskBytes)), append(net, number(r.NetBytes))
 	}
 	return listColumns{timeColumn(largest(queue...)), timeColumn(largest(wall...)), timeColumn(largest(cpu...)),
@@ -267,7 +267,7 @@ func (c listColumns) headings(s *selection, q Query) []heading {
 func (c listColumns) row(r *Row, now time.Time) buildRow {
 	b := buildRow{ID: r.Key, Result: resultOf(r.Result, r.Running), Build: link{Text: label(&r.Build), URL: buildURL(r.Key), Title: title(r.Key)},
 		Ref: display.Fit(r.Ref, 28, "…"), RefTitle: title(r.Ref + " " + r.SHA), Started: stampOf(now, r.StartedAt),
-		Queue: c.queue.cell(r.Queue()), Wall: c.wall.cell(some(r.WallSeconds)), CPU: c.cpu.cell(r.CPUSeconds),
+		Queue: c.queue.cell(r.Queue()), Wall: c.wall.cell(r.Wall()), CPU: c.cpu.cell(r.CPUSeconds),
 		Memory: c.memory.cell(number(r.MemoryPeak)), Disk: c.disk.cell(number(r.DiskBytes)), Net: c.net.cell(number(r.NetBytes)),
 		Spark: sparkPath(r.CPUSpark)}
 	if r.Machine != "" {
@@ -286,7 +286,10 @@ func (c listColumns) row(r *Row, now time.Time) buildRow {
 	} else if b.Near {
 		b.Verdict = "near its memory limit"
 	}
-	if !r.Complete && !r.Running {
+	switch {
+	case r.Unmetered:
+		b.Badge = "not metered"
+	case !r.Complete && !r.Running:
 		b.Badge = "incomplete"
 	}
 	return b

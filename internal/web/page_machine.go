@@ -319,7 +319,7 @@ func occupancy(rows []Row, from, to time.Time) []lane {
 		r := &rows[i]
 		b := a.block(r.StartedAt.Sub(from).Seconds(), r.EndedAt.Sub(from).Seconds(), "", buildURL(r.Key))
 		res := resultOf(r.Result, r.Running)
-		b.Title, b.Class = label(&r.Build)+", "+res.Word+", "+seconds(r.WallSeconds), "job "+res.Class
+		b.Title, b.Class = label(&r.Build)+", "+res.Word+", "+optional(r.Wall(), seconds), "job "+res.Class
 		blocks = append(blocks, b)
 	}
 	return pack(nil, blocks)

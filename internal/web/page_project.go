@@ -299,7 +299,7 @@ func (v *jobView) fill(rs []*cimeter.Record, from, now time.Time, s *selection) 
 		}{
 			{"CPU time", "cpu", func(r *Row) opt { return r.CPUSeconds }, timeColumn},
 			{"Memory, peak", "mem", func(r *Row) opt { return number(r.MemoryPeak) }, bytesColumn},
-			{"Time", "other", func(r *Row) opt { return some(r.WallSeconds) }, timeColumn},
+			{"Time", "other", func(r *Row) opt { return r.Wall() }, timeColumn},
 		} {
 			if drawn, ok := trendOf(t.label, t.class, rs, from, to, t.value, t.scale); ok {
 				v.Trends = append(v.Trends, drawn)

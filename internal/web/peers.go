@@ -103,6 +103,10 @@ func (p *Pages) peers(ctx context.Context, r *cimeter.Record, running bool, v *b
 func keyFigures(r *cimeter.Record, this *Row, before []Row) []keyFigure {
 	u := &r.Usage
 	var fs []keyFigure
+	unread := "was not read"
+	if this.Unmetered {
+		unread = "no agent metered it"
+	}
 	add := func(f keyFigure, value func(*Row) opt, write func(float64) string) {
 		if v := value(this); v.Known {
 			f.Value = write(v.Value)
@@ -120,6 +124,9 @@ func keyFigures(r *cimeter.Record, this *Row, before []Row) []keyFigure {
 			cpu.Bar, cpu.BarOf = barPath(s.Avg/this.CPULimit.Value), percent(s.Avg/this.CPULimit.Value)+" of its limit"
 		}
 	}
+	if !this.CPUSeconds.Known && this.Unmetered {
+		cpu.Of = unread
+	}
 	add(cpu, func(r *Row) opt { return r.CPUSeconds }, cpuTime)
 	mem := keyFigure{Label: "Memory, peak", Class: "mem", Of: "no limit"}
 	if l := number(this.MemoryLimit); l.Value > 0 && this.MemoryPeak.Known {
@@ -128,20 +135,20 @@ func keyFigures(r *cimeter.Record, this *Row, before []Row) []keyFigure {
 		mem.Of = percent(s) + " of " + amount(l.Value)
 	}
 	if !this.MemoryPeak.Known {
-		mem.Of = "was not read"
+		mem.Of = unread
 	}
 	add(mem, func(r *Row) opt { return number(r.MemoryPeak) }, amount)
-	disk := keyFigure{Label: "Disk", Class: "disk", Of: "was not read"}
+	disk := keyFigure{Label: "Disk", Class: "disk", Of: unread}
 	if b := u.IOBytes; b != nil {
 		disk.Of = "read " + amount(float64(b.Read)) + ", written " + amount(float64(b.Write))
 	}
 	add(disk, func(r *Row) opt { return number(r.DiskBytes) }, amount)
-	net := keyFigure{Label: "Network", Class: "net", Of: "was not read"}
+	net := keyFigure{Label: "Network", Class: "net", Of: unread}
 	if b := u.NetworkBytes; b != nil {
 		net.Of = "received " + amount(float64(b.Receive)) + ", sent " + amount(float64(b.Transmit))
 	}
 	add(net, func(r *Row) opt { return number(r.NetBytes) }, amount)
-	add(keyFigure{Label: "Time", Class: "other"}, func(r *Row) opt { return some(r.WallSeconds) }, seconds)
+	add(keyFigure{Label: "Time", Class: "other"}, func(r *Row) opt { return r.Wall() }, seconds)
 	add(keyFigure{Label: "Queue", Class: "other"}, func(r *Row) opt { return r.Queue() }, seconds)
 	return fs
 }

@@ -13,7 +13,7 @@ const sparkSteps = 32
 // RowOf is the row of a record in a list.
 func RowOf(r *cimeter.Record) Row {
 	row := Row{Build: r.Build, QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt, Result: r.Result, Complete: r.Complete,
-		Coverage: r.Coverage, WallSeconds: wall(&r.Usage, r), CPUSeconds: r.Usage.CPUSeconds.Total}
+		Coverage: r.Coverage, WallSeconds: wall(&r.Usage, r), Unmetered: unmetered(r), CPUSeconds: r.Usage.CPUSeconds.Total}
 	if s := r.Usage.CPUCores; s != nil {
 		row.CPUCores = some(s.Avg)
 	}
@@ -52,9 +52,21 @@ func (r *Row) Queue() cimeter.Opt[float64] {
 	return some(r.StartedAt.Sub(r.QueuedAt).Seconds())
 }
 
+// unmetered reports whether only a CI server told of a build.
+func unmetered(r *cimeter.Record) bool { return r.Metered == cimeter.Some(false) }
+
+// Wall is how long the build took, in seconds; absent of one that only a CI server
+// told of and that never started.
+func (r *Row) Wall() cimeter.Opt[float64] {
+	if r.Unmetered && r.WallSeconds <= 0 {
+		return opt{}
+	}
+	return some(r.WallSeconds)
+}
+
 // wall is a build's time, else the distance of its bounds.
 func wall(u *cimeter.Usage, r *cimeter.Record) float64 {
-	if u.WallSeconds > 0 || !r.EndedAt.After(r.StartedAt) {
+	if u.WallSeconds > 0 || r.StartedAt.IsZero() || !r.EndedAt.After(r.StartedAt) {
 		return u.WallSeconds
 	}
 	return r.EndedAt.Sub(r.StartedAt).Seconds()

@@ -7,6 +7,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
 	"github.com/cimeter/cimeter/internal/queue"
+	"github.com/cimeter/cimeter/internal/section"
 )
 
 // Source is what the pages of builds read. Its methods are called by many
@@ -40,6 +41,10 @@ type Fleet interface {
 	// and how many were not any more. The caller owns the result.
 	Machines(ctx context.Context) (machines []Machine, gone int, err error)
 }
+
+// Sections returns the sections of a build's log. The error wraps
+// cimeter.ErrNotFound where none are kept. It is called by many goroutines at once.
+type Sections func(ctx context.Context, key string) (section.Log, error)
 
 // Queue returns what CI servers tell of their queues and workers now. It is called
 // by many goroutines at once.
@@ -164,6 +169,7 @@ type Row struct {
 	Complete    bool
 	Coverage    cimeter.Opt[float64]
 	WallSeconds float64
+	Unmetered   bool // no agent metered it: a CI server told of it, and what it used is not known
 	CPUSeconds  cimeter.Opt[float64]
 	CPUCores    cimeter.Opt[float64] // average
 	CPULimit    cimeter.Opt[float64] // cores

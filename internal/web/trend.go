@@ -123,7 +123,7 @@ func shifts(rs []*cimeter.Record, now time.Time) []shift {
 	}{
 		{"CPU", func(r *Row) opt { return r.CPUSeconds }, cpuTime},
 		{"memory", func(r *Row) opt { return number(r.MemoryPeak) }, amount},
-		{"time", func(r *Row) opt { return some(r.WallSeconds) }, seconds},
+		{"time", func(r *Row) opt { return r.Wall() }, seconds},
 	} {
 		var vs []float64
 		var of []*cimeter.Record

@@ -19,13 +19,14 @@ import (
 
 // Options are what New needs.
 type Options struct {
-	Source  Source
-	Totals  Totals           // nil: no pages of projects, jobs, machines and runners
-	Fleet   Fleet            // nil: nothing is known of machines now
-	Queue   Queue            // nil: no page of the queue
-	Now     func() time.Time // nil: time.Now
-	Version string
-	Tick    time.Duration // between the refreshes of a live page; 0: 2 s
+	Source   Source
+	Totals   Totals           // nil: no pages of projects, jobs, machines and runners
+	Fleet    Fleet            // nil: nothing is known of machines now
+	Queue    Queue            // nil: no page of the queue
+	Sections Sections         // nil: no build's log has any
+	Now      func() time.Time // nil: time.Now
+	Version  string
+	Tick     time.Duration // between the refreshes of a live page; 0: 2 s
 	// Report is told of what no reader is told: unexpected errors and panics,
 	// with the route and not the path. nil: nobody is.
 	Report func(route string, err error)

@@ -10,6 +10,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
 	"github.com/cimeter/cimeter/internal/queue"
+	"github.com/cimeter/cimeter/internal/section"
 	"github.com/cimeter/cimeter/internal/web"
 )
 
@@ -20,7 +21,8 @@ type Memory struct {
 	Running map[string]bool // keys of those that still run
 	Fleet   []web.Machine
 	Gone    int
-	Waiting queue.State // what CI servers tell
+	Waiting queue.State            // what CI servers tell
+	Logs    map[string]section.Log // by build key
 }
 
 var (
@@ -39,6 +41,14 @@ func (m *Memory) Queue() queue.State {
 	st := m.Waiting
 	st.At = Now
 	return st
+}
+
+// Sections is a web.Sections.
+func (m *Memory) Sections(_ context.Context, key string) (section.Log, error) {
+	if log, ok := m.Logs[key]; ok {
+		return log, nil
+	}
+	return section.Log{}, fmt.Errorf("log of %q: %w", key, cimeter.ErrNotFound)
 }
 
 // Build implements web.Source.

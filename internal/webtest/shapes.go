@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/section"
 )
 
 func stage(r *cimeter.Record, name string) *cimeter.Stage {
@@ -154,4 +155,30 @@ func Single() *cimeter.Record {
 	r.Stages[0].Usage.NetworkBytes, r.Stages[0].Usage.NetworkBytesPerSecond = nil, nil
 	r.Trace.NetworkReceivePerSec, r.Trace.NetworkTransmitPerSec = nil, nil
 	return r
+}
+
+// Unmetered is a build that only its CI server told of.
+func Unmetered() *cimeter.Record {
+	r := &cimeter.Record{Schema: 1, Build: cimeter.Build{Key: "gitlab/gitlab.example.com/9190", CI: "gitlab", Server: "gitlab.example.com", Project: "group/app", Number: "9190", Name: "build-and-test",
+		Ref: "main", SHA: "5f0c61ac9d1b", URL: "https://gitlab.example.com/group/app/-/jobs/9190", Attempt: 1}, Result: "failed", Metered: cimeter.Some(false), Tags: []string{"windows"}, FailedFor: "runner_system_failure",
+		Complete: true, Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{}}
+	r.QueuedAt, r.StartedAt, r.EndedAt = Now.Add(-40*time.Minute), Now.Add(-38*time.Minute), Now.Add(-30*time.Minute)
+	return r
+}
+
+// Skipped is one that its CI server never ran.
+func Skipped() *cimeter.Record {
+	r := Unmetered()
+	r.Key, r.Number, r.Result, r.FailedFor = "gitlab/gitlab.example.com/9191", "9191", "canceled", ""
+	r.StartedAt = time.Time{}
+	return r
+}
+
+// Log is the sections of the log of a build, in its step_script.
+func Log(r *cimeter.Record) section.Log {
+	from := stage(r, "step_script").StartedAt
+	at := func(seconds float64) time.Time { return from.Add(time.Duration(seconds * float64(time.Second))) }
+	return section.Log{Stamped: true, Sections: []section.Section{
+		{Name: "compile", From: at(2), To: at(96)}, {Name: "codegen", From: at(4), To: at(30)}, {Name: "unit tests", From: at(100), To: at(180)}, {Name: "package", From: at(184), To: at(204)},
+	}}
 }
