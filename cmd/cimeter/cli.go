@@ -71,6 +71,7 @@ type cli struct {
 	Check      checkCmd      `cmd:"" group:"look" help:"Check the configuration and what this machine lets cimeter meter."`
 	Install    installCmd    `cmd:"" group:"look" help:"Put agent or server on this machine, or take it away."`
 	Completion completionCmd `cmd:"" group:"look" help:"Print a completion script for a shell."`
+	Backfill   backfillCmd   `cmd:"" group:"look" help:"Fill a server's store with what CI servers tell of the past."`
 	Store      storeCmd      `cmd:"" group:"look" help:"Migrate a server's store, or back it up."`
 	Token      tokenCmd      `cmd:"" group:"look" help:"Make a token for a server."`
 	Version    versionCmd    `cmd:"" group:"look" help:"Print the version."`
