@@ -1,0 +1,80 @@
+package gitlabapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/ci/gitlab/gitlabapi"
+)
+
+const marker = "<!-- m -->"
+
+func TestPutNote(t *testing.T) {
+	s := newStandin(t)
+	s.projects = 1
+	for id := range int64(150) { // of others, with the marker
+		s.notes[id+1] = map[string]any{"id": id + 1, "body": "x " + marker, "author": map[string]any{"id": 8}, "system": false}
+	}
+	s.notes[99]["author"], s.notes[99]["system"] = map[string]any{"id": 7}, true
+	c := client(t, s)
+	put := func(body string, known int64) int64 {
+		t.Helper()
+		id, err := c.PutNote(context.Background(), pathOf(1), 5, marker, body, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	id := put("one\n"+marker, 0)
+	if id < 151 || len(s.notes) != 151 {
+		t.Fatalf("note %d of %d: want a new one", id, len(s.notes))
+	}
+	if again := put("one\n"+marker, 0); again != id || len(s.writes) != 1 {
+		t.Errorf("note %d, %d writes: want what is there", again, len(s.writes))
+	}
+	if again := put("two\n"+marker, 0); again != id || s.notes[id]["body"] != "two\n"+marker || len(s.notes) != 151 {
+		t.Errorf("note %d: %v: want it edited", again, s.notes[id])
+	}
+	before := len(s.log)
+	if again := put("three\n"+marker, id); again != id || len(s.log)-before != 1 || s.notes[id]["body"] != "three\n"+marker {
+		t.Errorf("%d requests: want 1 with a known id", len(s.log)-before)
+	}
+	s.with(func() { delete(s.notes, id) })
+	if again := put("four\n"+marker, id); s.notes[again]["body"] != "four\n"+marker {
+		t.Errorf("a deleted note is not made anew: %d", again)
+	}
+	writes := len(s.writes)
+	for _, body := range []string{"/merge\n" + marker, marker + "\n  /close", marker + "\n\t/approve\n", "no marker", marker + strings.Repeat("x", 1<<20)} {
+		if _, err := c.PutNote(context.Background(), pathOf(1), 5, marker, body, 0); !errors.Is(err, cimeter.ErrInvalid) {
+			t.Errorf("%.20q: %v: want it refused", body, err)
+		}
+	}
+	none := client(t, s, func(o *gitlabapi.Options) { o.WriteToken = nil })
+	if _, err := none.PutNote(context.Background(), pathOf(1), 5, marker, marker, 0); !errors.Is(err, cimeter.ErrUnauthorized) {
+		t.Errorf("without a token: %v", err)
+	}
+	if len(s.writes) != writes {
+		t.Error("something was written")
+	}
+}
+
+func TestPutStatus(t *testing.T) {
+	s := newStandin(t)
+	s.projects = 1
+	c := client(t, s)
+	sha := strings.Repeat("7e", 20)
+	err := c.PutStatus(context.Background(), pathOf(1), sha, gitlabapi.Status{Name: "cimeter", Description: "392 s CPU" + strings.Repeat("é", 300), URL: "https://x/y", Pipeline: 9})
+	want := fmt.Sprintf(`{"description":"392 s CPU%s","name":"cimeter","pipeline_id":9,"state":"success","target_url":"https://x/y"}`, strings.Repeat("é", 246))
+	if err != nil || len(s.writes) != 1 || s.writes[0] != want || s.log[0] != "POST /api/v4/projects/group%2Fapp-1/statuses/"+sha {
+		t.Errorf("%v: %q %q", err, s.log, s.writes)
+	}
+	for _, sha := range []string{"", "main", sha + "/../../x", strings.ToUpper(sha)} {
+		if err := c.PutStatus(context.Background(), pathOf(1), sha, gitlabapi.Status{Name: "cimeter"}); !errors.Is(err, cimeter.ErrInvalid) {
+			t.Errorf("%q: %v", sha, err)
+		}
+	}
+}
