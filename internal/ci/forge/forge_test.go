@@ -18,6 +18,8 @@ import (
 	"github.com/cimeter/cimeter/internal/testtools"
 )
 
+const marker = "<!-- cimeter: the note -->"
+
 // A real Gitea shows the status, and one comment that is edited in place.
 func TestRealGitea(t *testing.T) {
 	g := testtools.StartGitea(t)
@@ -32,7 +34,7 @@ func TestRealGitea(t *testing.T) {
 	g.Ask(t, http.MethodGet, repo+"/branches/main", nil, &branch)
 	project := g.User + "/a.b"
 	for _, text := range []string{"1 s CPU", "392 s CPU (+12 %), 3.10 of 4.00 GiB"} {
-		if err := f.Status(t.Context(), project, branch.Commit.ID, forge.Status{Context: "cimeter/build", Description: text, URL: "https://cimeter.example.com/builds/1"}); err != nil {
+		if err := f.PutStatus(t.Context(), project, branch.Commit.ID, forge.Status{Name: "cimeter/build", Description: text, URL: "https://cimeter.example.com/builds/1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,16 +62,27 @@ func TestRealGitea(t *testing.T) {
 	for i := range 60 { // more than a page
 		g.Ask(t, http.MethodPost, repo+"/issues/1/comments", map[string]any{"body": fmt.Sprint("talk ", i)}, nil)
 	}
-	for _, text := range []string{"first\n", "first\n", "second\n| a |\n"} {
-		if err := f.Comment(t.Context(), project, 1, "cimeter", text); err != nil {
-			t.Fatal(err)
+	known := int64(0)
+	for i, text := range []string{"first\n", "first\n", "second\n| a |\n", "third"} {
+		text += "\n" + marker
+		if i < 3 { // it is looked for
+			known = 0
 		}
+		id, err := f.PutNote(t.Context(), project, 1, marker, text, known)
+		if err != nil || id == 0 || known != 0 && id != known {
+			t.Fatalf("%d, %v", id, err)
+		}
+		known = id
 		got := bodies()
-		if n := len(got); n != 61 || strings.TrimSpace(got[60]) != strings.TrimSpace("<!-- cimeter -->\n"+text) {
+		if n := len(got); n != 61 || strings.TrimSpace(got[60]) != strings.TrimSpace(text) {
 			t.Errorf("%d comments, the last is %q: want 61 and %q", n, got[n-1], text)
 		}
 	}
-	if err := f.Status(t.Context(), g.User+"/none", branch.Commit.ID, forge.Status{Context: "c"}); !errors.Is(err, cimeter.ErrNotFound) {
+	g.Ask(t, http.MethodDelete, repo+"/issues/comments/"+fmt.Sprint(known), nil, nil)
+	if id, err := f.PutNote(t.Context(), project, 1, marker, marker, known); err != nil || id == known || len(bodies()) != 61 {
+		t.Errorf("after somebody deleted it: %d, %v, %d comments", id, err, len(bodies()))
+	}
+	if err := f.PutStatus(t.Context(), g.User+"/none", branch.Commit.ID, forge.Status{Name: "c"}); !errors.Is(err, cimeter.ErrNotFound) {
 		t.Errorf("no such repository: got %v, want not found", err)
 	}
 }
@@ -98,7 +111,7 @@ func (d *doer) Do(_ context.Context, q ask.Request) (ask.Answer, error) {
 	return ask.Answer{Status: 200, Body: b}, err
 }
 
-func TestComment(t *testing.T) {
+func TestPutNote(t *testing.T) {
 	comment := func(id, user int, body string) map[string]any {
 		return map[string]any{"id": id, "body": body, "user": map[string]any{"id": user}}
 	}
@@ -106,26 +119,30 @@ func TestComment(t *testing.T) {
 	for i := range many {
 		many[i] = comment(1000+i, 8, "talk")
 	}
+	const body = `{"body":"new\n\u003c!-- cimeter: the note --\u003e"}`
 	for name, c := range map[string]struct {
 		comments []map[string]any
+		id       int64
 		want     string // the last that is asked
 	}{
-		"none":            {nil, `POST /repos/o/r/issues/3/comments? {"body":"\u003c!-- m --\u003e\nnew"}`},
-		"ours":            {[]map[string]any{comment(5, 7, "<!-- m -->\r\nold")}, `PATCH /repos/o/r/issues/comments/5? {"body":"\u003c!-- m --\u003e\nnew"}`},
-		"ours, the same":  {[]map[string]any{comment(5, 7, "<!-- m -->\r\nnew\n")}, `/repos/o/r/issues/3/comments?limit=50&page=1&per_page=50 null`},
-		"another one's":   {[]map[string]any{comment(5, 8, "<!-- m -->\nnew")}, `POST /repos/o/r/issues/3/comments? {"body":"\u003c!-- m --\u003e\nnew"}`},
-		"ours, of others": {[]map[string]any{comment(5, 7, "> <!-- m -->\nnew")}, `POST /repos/o/r/issues/3/comments? {"body":"\u003c!-- m --\u003e\nnew"}`},
-		"on a third page": {append(slices.Clone(many), comment(5, 7, "<!-- m -->")), `PATCH /repos/o/r/issues/comments/5? {"body":"\u003c!-- m --\u003e\nnew"}`},
+		"none":            {nil, 0, `POST /repos/o/r/issues/3/comments? ` + body},
+		"ours":            {[]map[string]any{comment(5, 7, "old\r\n"+marker)}, 0, `PATCH /repos/o/r/issues/comments/5? ` + body},
+		"ours, the same":  {[]map[string]any{comment(5, 7, "new\r\n"+marker+"\n")}, 0, `/repos/o/r/issues/3/comments?limit=50&page=1&per_page=50 null`},
+		"another one's":   {[]map[string]any{comment(5, 8, "new\n"+marker)}, 0, `POST /repos/o/r/issues/3/comments? ` + body},
+		"ours, no note":   {[]map[string]any{comment(5, 7, "talk")}, 0, `POST /repos/o/r/issues/3/comments? ` + body},
+		"on a third page": {append(slices.Clone(many), comment(5, 7, marker)), 0, `PATCH /repos/o/r/issues/comments/5? ` + body},
+		"known":           {nil, 9, `PATCH /repos/o/r/issues/comments/9? ` + body},
 	} {
 		d := &doer{comments: c.comments}
-		if err := (forge.Forge{Ask: d}).Comment(t.Context(), "o/r", 3, "m", "new"); err != nil || d.asked[len(d.asked)-1] != c.want {
-			t.Errorf("%s: %v, asked\n%s\nwant\n%s", name, err, strings.Join(d.asked, "\n"), c.want)
+		id, err := (forge.Forge{Ask: d}).PutNote(t.Context(), "o/r", 3, marker, "new\n"+marker, c.id)
+		if err != nil || id == 0 || d.asked[len(d.asked)-1] != c.want || c.id != 0 && len(d.asked) != 1 {
+			t.Errorf("%s: %d, %v, asked\n%s\nwant\n%s", name, id, err, strings.Join(d.asked, "\n"), c.want)
 		}
 	}
 	// A page that is given again and again ends it.
 	d := &doer{comments: many[:50]}
 	again := forge.Forge{Ask: endless{d}}
-	if err := again.Comment(t.Context(), "o/r", 3, "m", "new"); err != nil || len(d.asked) > 5 {
+	if _, err := again.PutNote(t.Context(), "o/r", 3, "m", "new m", 0); err != nil || len(d.asked) > 5 {
 		t.Errorf("%v, %d questions", err, len(d.asked))
 	}
 }
@@ -145,28 +162,30 @@ func TestForge_Invalid(t *testing.T) {
 	f := forge.Forge{Ask: d, Base: "/api/v1"}
 	commit := strings.Repeat("a", 40)
 	for _, project := range []string{"", "o", "o/r/x", "o/..", "./r", "/r", "o/"} {
-		if err := f.Status(t.Context(), project, commit, forge.Status{}); !errors.Is(err, cimeter.ErrInvalid) {
+		if err := f.PutStatus(t.Context(), project, commit, forge.Status{}); !errors.Is(err, cimeter.ErrInvalid) {
 			t.Errorf("%q: %v", project, err)
 		}
-		if err := f.Comment(t.Context(), project, 1, "m", "x"); !errors.Is(err, cimeter.ErrInvalid) {
+		if _, err := f.PutNote(t.Context(), project, 1, "m", "m", 0); !errors.Is(err, cimeter.ErrInvalid) {
 			t.Errorf("%q: %v", project, err)
 		}
 	}
 	for _, bad := range []string{"", "main", commit[1:], commit + "/../x", strings.ToUpper(commit)} {
-		if err := f.Status(t.Context(), "o/r", bad, forge.Status{}); !errors.Is(err, cimeter.ErrInvalid) {
+		if err := f.PutStatus(t.Context(), "o/r", bad, forge.Status{}); !errors.Is(err, cimeter.ErrInvalid) {
 			t.Errorf("commit %q: %v", bad, err)
 		}
 	}
-	if err := f.Comment(t.Context(), "o/r", 1, "m", strings.Repeat("x", 64<<10)); !errors.Is(err, cimeter.ErrInvalid) {
-		t.Errorf("a long one: %v", err)
+	for _, bad := range []string{strings.Repeat("m", 64<<10+1), "", "m\n/close", "m\n  /merge\n"} {
+		if _, err := f.PutNote(t.Context(), "o/r", 1, "marker", strings.Replace(bad, "m", "marker", 1), 0); !errors.Is(err, cimeter.ErrInvalid) {
+			t.Errorf("%.20q: %v", bad, err)
+		}
 	}
-	if err := f.Comment(t.Context(), "o/r", 1, "m --> x", "x"); !errors.Is(err, cimeter.ErrInvalid) {
-		t.Errorf("a marker that ends: %v", err)
+	if _, err := f.PutNote(t.Context(), "o/r", 0, "m", "m", 0); !errors.Is(err, cimeter.ErrInvalid) {
+		t.Errorf("no number: %v", err)
 	}
 	if len(d.asked) > 0 {
 		t.Errorf("asked %q", d.asked)
 	}
-	if err := f.Status(t.Context(), "o r/?x", commit, forge.Status{Context: strings.Repeat("c", 500), Description: "a\nb\x1b[2J" + strings.Repeat("d", 500)}); err != nil {
+	if err := f.PutStatus(t.Context(), "o r/?x", commit, forge.Status{Name: strings.Repeat("c", 500), Description: "a\nb\x1b[2J" + strings.Repeat("d", 500)}); err != nil {
 		t.Error(err)
 	}
 	got := d.asked[0]
@@ -175,7 +194,7 @@ func TestForge_Invalid(t *testing.T) {
 	}
 	d.status = 429
 	source := (*queue.SourceError)(nil)
-	if err := f.Status(t.Context(), "o/r", commit, forge.Status{}); !errors.As(err, &source) || source.Status != 429 {
+	if err := f.PutStatus(t.Context(), "o/r", commit, forge.Status{}); !errors.As(err, &source) || source.Status != 429 {
 		t.Errorf("refused: %v", err)
 	}
 }
@@ -183,7 +202,7 @@ func TestForge_Invalid(t *testing.T) {
 func TestPullRequest(t *testing.T) {
 	for _, c := range []struct {
 		ref, event string
-		want       int
+		want       int64
 	}{
 		{"12/merge", "pull_request", 12}, {"refs/pull/12/head", "pull_request_sync", 12}, {"12/head", "", 12}, {"refs/pull/12/merge", "pull_request_target", 12},
 		{"main", "pull_request", 0}, {"12/merge", "push", 0}, {"x/12/merge", "", 0}, {"0/merge", "", 0}, {"12/merge/x", "", 0}, {"99999999999999999999/merge", "", 0}, {"", "", 0},
