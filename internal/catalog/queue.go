@@ -5,6 +5,7 @@ const (
 	QueueBuilds = "cimeter_queue_builds"
 	Workers     = "cimeter_workers"
 	WorkerInfo  = "cimeter_worker_info"
+	QueueWaited = "cimeter_queue_waited_seconds_total"
 	JobQueue    = "cimeter_job_queue_seconds"
 	JobDuration = "cimeter_job_duration_seconds"
 )
@@ -27,6 +28,10 @@ func queueMetrics() []Metric {
 		{
 			Name: Workers, Kind: Gauge, Labels: []string{"server", "state"},
 			Help: "Workers of a CI server by state, such as idle and busy.",
+		},
+		{
+			Name: QueueWaited, Kind: Counter, Unit: "seconds", Labels: []string{"server", "reason"},
+			Help: "Time that builds which ended had waited until their own first command, by what they waited for: no_worker, no_slot, starting, pull, preparing, or unknown.",
 		},
 		{
 			Name: WorkerInfo, Kind: Info, Labels: []string{"server", "worker", "name", "runner", "version", "platform"},

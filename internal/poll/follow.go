@@ -19,6 +19,8 @@ const (
 	// wrongHold is the same for one that does not know the token: to ask on would
 	// lock the user out.
 	wrongHold = 15 * time.Minute
+	// mostAsked bounds what a server may ask for: a mistaken year is not for good.
+	mostAsked = time.Hour
 )
 
 // follow asks one server until ctx ends.
@@ -45,7 +47,7 @@ func (p *Poller) follow(ctx context.Context, s *Server) {
 				p.log.Info("CI server tells again", "server", s.Name)
 			}
 			fails = 0
-			wait = jittered(max(s.Interval, r.Wait)) - p.o.Now().Sub(began)
+			wait = jittered(max(s.Interval, min(r.Wait, mostAsked))) - p.o.Now().Sub(began)
 			r.At = began
 			p.take(s.Name, true, r)
 			p.o.Tally.Value(catalog.ServerSourceSuccess, s.Name).Set(float64(began.UnixMilli()) / 1000)
@@ -89,7 +91,8 @@ func hold(interval time.Duration, fails int, err error) time.Duration {
 	d -= rand.N(d/4 + 1)
 	var e *queue.SourceError
 	if errors.As(err, &e) && e.RetryAfter > 0 {
-		d = max(d, e.RetryAfter+rand.N(e.RetryAfter/10+time.Second))
+		asked := min(e.RetryAfter, mostAsked)
+		d = max(d, asked+rand.N(asked/10+time.Second))
 	}
 	return d
 }

@@ -36,7 +36,7 @@ func (p *Poller) Look() {
 	leads := p.leads()
 	if leads { // else another server counts them
 		for i := range ended {
-			p.shown.ended(ended[i].On, &ended[i].Job)
+			p.shown.ended(&ended[i])
 		}
 	}
 	p.shown.state(p.board.State(now), leads)
@@ -86,8 +86,8 @@ func (s *shown) state(st queue.State, leads bool) {
 	s.workers = seen
 }
 
-func (s *shown) ended(server string, j *cimeter.Job) {
-	result := string(j.Status)
+func (s *shown) ended(j *queue.Ended) {
+	server, result := j.On, string(j.Status)
 	of := tally.Exemplar{Build: j.Key, At: j.EndedAt}
 	switch {
 	case j.StartedAt.IsZero():
@@ -96,6 +96,11 @@ func (s *shown) ended(server string, j *cimeter.Job) {
 		s.tally.Distribution(catalog.JobQueue, server, j.Project, result).Observe(j.QueueSeconds.Value, of)
 	case !j.QueuedAt.IsZero():
 		s.tally.Distribution(catalog.JobQueue, server, j.Project, result).Observe(j.StartedAt.Sub(j.QueuedAt).Seconds(), of)
+	}
+	for reason, seconds := range map[string]float64{
+		"no_worker": j.Wait.NoWorker, "no_slot": j.Wait.NoSlot, "starting": j.Wait.Starting, "pull": j.Wait.Pull, "preparing": j.Wait.Preparing, "unknown": j.Wait.Unknown,
+	} {
+		s.tally.Value(catalog.QueueWaited, server, reason).Add(seconds)
 	}
 	if !j.EndedAt.IsZero() {
 		s.tally.Distribution(catalog.JobDuration, server, j.Project, result).Observe(j.EndedAt.Sub(j.StartedAt).Seconds(), of)

@@ -70,3 +70,14 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+func FuzzRetryAfter(f *testing.F) {
+	f.Add("7", "")
+	f.Add("Mon, 30 Nov 2026 11:01:30 GMT", "Mon, 30 Nov 2026 11:00:00 GMT")
+	f.Add("99999999999999999999", "x")
+	f.Fuzz(func(t *testing.T, header, date string) {
+		if d := queue.RetryAfter(header, date); d < 0 || d > time.Hour {
+			t.Errorf("%v", d)
+		}
+	})
+}

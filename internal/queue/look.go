@@ -30,7 +30,8 @@ type samples struct{ waits []float64 }
 // Ended is a build that ended.
 type Ended struct {
 	cimeter.Job
-	On string `json:"on"` // name of its Server in State
+	On   string `json:"on"` // name of its Server in State
+	Wait Wait   `json:"wait"`
 }
 
 // Look looks at the board as it is at now: it counts what builds wait for, keeps the
@@ -51,13 +52,14 @@ func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []Ended) {
 		waiting, blocked, running := 0, 0, 0
 		for key, e := range s.jobs {
 			is := e.rank()
-			if _, ok := b.agents[key]; ok {
+			if a, ok := b.agents[key]; ok {
 				s.metered = true
+				e.meet(&a, now)
 			}
 			switch {
 			case !s.active(e):
 				if j, ok := b.over(s, e, is, now); ok {
-					ended = append(ended, Ended{j, s.Name})
+					ended = append(ended, Ended{j, s.Name, e.wait(&j, waitedOf(&j))})
 				}
 				if now.Sub(e.at()) > keepDetails {
 					delete(s.jobs, key)
@@ -198,6 +200,36 @@ func (e *entry) spend(j *cimeter.Job, why Why, now time.Time) {
 		}
 	}
 	e.seen = now
+}
+
+// meet keeps what an agent tells of when a build's own commands began. It is as exact
+// as heartbeats and looks are frequent.
+func (e *entry) meet(a *AgentBuild, now time.Time) {
+	if e.first.IsZero() {
+		e.first = a.StartedAt
+	}
+	if e.ready.IsZero() && !e.first.IsZero() && !preparing(a.Stage) {
+		e.ready = latest(now, e.first)
+		if e.prepared.IsZero() { // it was never seen to prepare
+			e.ready = e.first
+		}
+	}
+	if preparing(a.Stage) {
+		e.prepared = now
+	}
+}
+
+// wait is how a build's wait is split, until its own first command.
+func (e *entry) wait(j *cimeter.Job, waited cimeter.Opt[float64]) Wait {
+	w := queued(e.spent, waited)
+	if j.StartedAt.IsZero() || e.first.IsZero() {
+		return w
+	}
+	w.Starting = max(0, e.first.Sub(j.StartedAt).Seconds())
+	if !e.ready.IsZero() {
+		w.Preparing = e.ready.Sub(e.first).Seconds()
+	}
+	return w
 }
 
 // waitedUntil is how long a build waits at now, in seconds; told is what its server

@@ -75,7 +75,7 @@ func (b *Board) view(s *server, workers []cimeter.Worker, now time.Time) (builds
 			}
 		case rankRunning:
 			v.Waited = waitedOf(&j)
-			v.Wait = queued(e.spent, v.Waited)
+			v.Wait = e.wait(&j, v.Waited)
 			if !j.StartedAt.IsZero() {
 				v.Ran = cimeter.Some(max(0, now.Sub(j.StartedAt).Seconds()))
 			}
@@ -100,9 +100,6 @@ func (b *Board) join(s *server, v *Build, now time.Time) {
 		v.Metered, v.Stage = true, a.Stage
 		if v.Machine == "" {
 			v.Machine = a.Machine
-		}
-		if !v.StartedAt.IsZero() && !a.StartedAt.IsZero() {
-			v.Wait.Starting = max(0, a.StartedAt.Sub(v.StartedAt).Seconds())
 		}
 		if preparing(a.Stage) {
 			v.Why = WhyPreparing

@@ -98,8 +98,14 @@ func TestBoard_waitIsSplit(t *testing.T) {
 	}
 	agents[0].Stage = "step_script"
 	b.Look(at(150), agents)
-	if v := b.State(at(151)).Builds[0]; v.Why != queue.WhyUnknown || v.Stage != "step_script" || v.Wait.Sum() != 140 {
+	if v := b.State(at(151)).Builds[0]; v.Why != queue.WhyUnknown || v.Stage != "step_script" || v.Wait.Sum() != 150 {
 		t.Errorf("%+v", v)
+	}
+	over := tagged(1, "arm")
+	over.Status, over.EndedAt = cimeter.JobSuccess, at(300)
+	b.Add(server, false, one(301, over))
+	if ended := b.Look(at(305), nil); len(ended) != 1 || ended[0].On != server || ended[0].Wait != (queue.Wait{NoWorker: 30, NoSlot: 50, Unknown: 20, Starting: 40, Preparing: 10}) {
+		t.Errorf("%+v", ended)
 	}
 	// The record of the same build tells the rest.
 	j := st.Builds[0].Job
