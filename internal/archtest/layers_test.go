@@ -127,6 +127,7 @@ var layers = map[string]row{
 			"internal/process", "internal/tally", "internal/watch",
 		}},
 	"internal/export": {layer: role, ours: []string{"internal/catalog", "internal/series", "internal/tally"}},
+	"internal/notes":  {layer: role, ours: []string{"internal/filter", "internal/queue", "internal/store", "internal/summary"}},
 	"internal/bridge": {layer: role, ours: []string{"internal/catalog", "internal/scrape", "internal/series", "internal/tally"}},
 	"internal/hooks":  {layer: role, ours: []string{"internal/catalog", "internal/httpapi", "internal/queue", "internal/tally"}},
 	"internal/jobsocket": {layer: role, ours: []string{"internal/catalog", "internal/display", "internal/summary", "internal/tally"},

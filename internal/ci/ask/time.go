@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -38,4 +39,21 @@ func Between(from, to time.Time) cimeter.Opt[float64] {
 		return cimeter.Opt[float64]{}
 	}
 	return cimeter.Some(to.Sub(from).Seconds())
+}
+
+// Time is a time as servers write it: RFC 3339, or 2026-11-30 07:09:40 UTC, which
+// older ones do. What is neither is not known.
+type Time struct{ time.Time }
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *Time) UnmarshalJSON(b []byte) error {
+	t.Time = time.Time{}
+	s := strings.Trim(string(b), `"`)
+	for _, layout := range [...]string{time.RFC3339, "2006-01-02 15:04:05 UTC", "2006-01-02 15:04:05 -0700"} {
+		if at, err := time.Parse(layout, s); err == nil {
+			t.Time = at.UTC()
+			break
+		}
+	}
+	return nil
 }
