@@ -51,6 +51,7 @@ func (c *checkCmd) Run(e *env) error {
 	r.jobLists(conf.Agent.GitLabRunners)
 	r.records(conf.Data)
 	r.outputs(conf, e)
+	r.ciServers(conf, e)
 	r.capabilities()
 	return r.w.Flush()
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/hooks"
 	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/poll"
 	"github.com/cimeter/cimeter/internal/queue"
 	"github.com/cimeter/cimeter/internal/tally"
@@ -26,6 +29,8 @@ func newCIServer(c config.CIServer, e *env) (s ciServer, err error) {
 	switch c.Kind {
 	case "gitlab":
 		return newGitLab(c, e)
+	case "drone", "woodpecker", "gitea", "forgejo", "github", "jenkins", "buildkite":
+		return newAsked(c, e)
 	default:
 		return s, fmt.Errorf("ci_servers: %s: %s is not built into this cimeter", c.Name, c.Kind)
 	}
@@ -58,11 +63,9 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 		}
 		log.Info("CI server", "name", c.Name, "kind", c.Kind, "asked", s.source != nil, "webhooks", s.hook != nil, "cancels", s.cancel != nil)
 	}
-	o := poll.Options{Servers: asked, Tally: counts, Leader: kept, Agents: func() []queue.AgentBuild { return agentBuilds(agents()) }}
-	if store, ok := kept.(poll.Store); ok {
-		o.Store = store
-	}
-	parts := &ciParts{poller: poll.New(o, log)}
+	parts := &ciParts{poller: poll.New(poll.Options{
+		Servers: asked, Tally: counts, Store: kept, Leader: kept, Agents: func() []queue.AgentBuild { return agentBuilds(agents()) },
+	}, log)}
 	if len(heard) > 0 {
 		parts.hooks = hooks.New(hooks.Options{Servers: heard, Take: parts.poller.Take, Tally: counts}, log)
 	}
@@ -106,4 +109,66 @@ func (p *ciParts) routes(o *httpapi.Options) {
 	if p.hooks != nil {
 		o.Hooks = p.hooks
 	}
+}
+
+// running returns the queue with the builds that CI servers say run, besides those
+// that agents do.
+func (p *ciParts) running(q expvar.Queue) expvar.Queue {
+	if p == nil {
+		return q
+	}
+	metered := map[string]int{}
+	for i, b := range q.Builds {
+		metered[b.Build] = i
+	}
+	for _, b := range p.poller.State().Builds {
+		if b.Status != cimeter.JobRunning {
+			continue
+		}
+		one := expvar.Build{Repo: b.Project, Branch: b.Ref, Commit: b.SHA, Build: b.Key, Machine: b.Machine}
+		if i, ok := metered[b.Key]; ok {
+			q.Builds[i] = one
+		} else {
+			q.Builds = append(q.Builds, one)
+		}
+	}
+	q.Working = cimeter.Some(len(q.Builds))
+	return q
+}
+
+// checkPollTime bounds a poll that check makes: a large server takes a while.
+const checkPollTime = 15 * time.Second
+
+// ciServers names the CI servers that are set up and what they answer.
+func (r report) ciServers(conf config.Config, e *env) {
+	for _, c := range conf.CIServers {
+		s, err := newCIServer(c, e)
+		if err != nil {
+			r.line("ci server "+c.Name, "a server cannot start: "+err.Error())
+			continue
+		}
+		found := "not asked (no token_file)"
+		if s.source != nil {
+			found = polled(s.source)
+		}
+		if s.hook != nil {
+			found += "; webhooks at " + httpapi.HooksPath + c.Kind
+		}
+		r.line("ci server "+c.Name, found)
+	}
+}
+
+// polled says what one poll told.
+func polled(source poll.Source) string {
+	ctx, stop := context.WithTimeout(context.Background(), checkPollTime)
+	defer stop()
+	told, err := source.Poll(ctx)
+	if err != nil {
+		return "told nothing now: " + err.Error()
+	}
+	n := map[cimeter.JobStatus]int{}
+	for _, j := range told.Jobs {
+		n[j.Status]++
+	}
+	return fmt.Sprintf("ok: %d waiting, %d blocked, %d running, %d workers", n[cimeter.JobWaiting], n[cimeter.JobBlocked], n[cimeter.JobRunning], len(told.Workers))
 }

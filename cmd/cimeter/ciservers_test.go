@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -33,6 +34,11 @@ ci_servers:
   - {kind: gitlab, url: https://gitlab.example.com, hook_secret_file: %s}
   - {kind: gitlab, url: %s, name: away, token_file: %s, interval: 1s}
 `, write("secret", secret), away.URL, write("token", token)))
+	checked, err := exec.Command("cimeter", "check", "--config", conf).CombinedOutput()
+	if err != nil || !strings.Contains(string(checked), "not asked (no token_file); webhooks at /api/v1/hooks/gitlab") || !strings.Contains(string(checked), "told nothing now: ") ||
+		strings.Contains(string(checked), token) {
+		t.Errorf("check: %v\n%s", err, checked)
+	}
 	p := startDaemon(t, "server", "--config", conf, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
 	send := func(id, body, with string) int {
 		t.Helper()

@@ -18,6 +18,7 @@ import (
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
+	"github.com/cimeter/cimeter/internal/poll"
 	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/series"
 	"github.com/cimeter/cimeter/internal/server"
@@ -68,6 +69,7 @@ type builds interface {
 	server.Store
 	httpapi.Query
 	server.Keeper
+	poll.Store
 	History(ctx context.Context, q store.HistoryQuery) ([]*cimeter.Record, error)
 	Close() error
 }
@@ -124,7 +126,7 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept 
 		listener.Close()
 		return err
 	}
-	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return fleetQueue(role.Agents()) }, log)
+	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return ci.running(fleetQueue(role.Agents())) }, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

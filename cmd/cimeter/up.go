@@ -111,7 +111,7 @@ func (c *upCmd) Run(e *env) error {
 		listener.Close()
 		return err
 	}
-	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return ownQueue(m.accounts()) }, log)
+	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return ci.running(ownQueue(m.accounts())) }, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
