@@ -145,6 +145,8 @@ var layers = map[string]row{
 		"internal/catalog", "internal/export", "internal/output/expvar", "internal/output/prometheus", "internal/output/statsd",
 		"internal/series", "internal/tally",
 	}},
+	"meter/otlp":        {layer: library, ours: []string{"internal/export", "internal/output/otlp", "internal/output/post"}},
+	"meter/remotewrite": {layer: library, ours: []string{"internal/export", "internal/output/post", "internal/output/remotewrite"}},
 
 	"bench":               {layer: forTests},
 	"bench/floor":         {layer: forTests, theirs: sys, whyTheir: "the clock of a thread's CPU time"},
