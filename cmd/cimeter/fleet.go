@@ -16,19 +16,24 @@ const goneAfter = 10 * time.Minute
 
 // Machines implements web.Fleet. What no heartbeat tells is absent.
 func (s pageSource) Machines(context.Context) (machines []web.Machine, gone int, err error) {
-	now := time.Now()
-	for _, a := range s.agents() {
+	now, agents := time.Now(), s.agents()
+	machines = make([]web.Machine, 0, len(agents))
+	for i := range agents {
+		a := &agents[i]
 		if now.Sub(a.SeenAt) > goneAfter {
 			gone++
 			continue
 		}
-		machines = append(machines, machineOf(&a))
+		machines = append(machines, machineOf(a))
 	}
 	return machines, gone, nil
 }
 
+// machineOf is a machine without what only few are shown with: its builds and its
+// history are filled in when they are asked for.
 func machineOf(a *httpapi.Agent) web.Machine {
 	m := web.Machine{
+		Runs: len(a.Running), More: func(m *web.Machine) { tellMore(m, a) },
 		Name: a.Machine, LastSeen: a.SeenAt, Interval: time.Duration(a.IntervalSeconds * float64(time.Second)), AgentVersion: a.Version,
 	}
 	if a.Spool != nil {
@@ -56,6 +61,10 @@ func machineOf(a *httpapi.Agent) web.Machine {
 			}
 		}
 	}
+	return m
+}
+
+func tellMore(m *web.Machine, a *httpapi.Agent) {
 	for _, p := range a.History {
 		m.History = append(m.History, web.Moment{
 			At: time.Unix(p.At, 0), Builds: float64(p.Builds), Other: float64(p.Other), Cimeter: float64(p.Cimeter), MemoryUsed: float64(p.MemoryUsed),
@@ -69,7 +78,6 @@ func machineOf(a *httpapi.Agent) web.Machine {
 		}
 		m.Running = append(m.Running, runningOf(&a.Running[i], &rates, a))
 	}
-	return m
 }
 
 // tell gives a machine what its agent told of it.

@@ -47,7 +47,22 @@ type fleet struct {
 
 	mu     sync.Mutex
 	agents map[string]*agent
+	order  []*agent // the same, by machine and agent
 	builds int
+}
+
+func compareAgents(a, b *agent) int {
+	return cmp.Or(cmp.Compare(a.beat.Machine, b.beat.Machine), cmp.Compare(a.beat.Agent, b.beat.Agent))
+}
+
+// place puts a where it belongs in the order, or takes it out. f.mu is held.
+func (f *fleet) place(a *agent, in bool) {
+	at, _ := slices.BinarySearchFunc(f.order, a, compareAgents)
+	if in {
+		f.order = slices.Insert(f.order, at, a)
+	} else if at < len(f.order) && f.order[at] == a {
+		f.order = slices.Delete(f.order, at, at+1)
+	}
 }
 
 func (a *agent) away(now time.Time) bool {
@@ -62,6 +77,7 @@ func (s *Server) Heartbeat(h wire.Heartbeat) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a := f.agents[h.Agent]
+	moved := a == nil || a.beat.Machine != h.Machine
 	if a == nil {
 		if len(f.agents) >= maxAgents {
 			f.dropped.Add(1)
@@ -69,12 +85,17 @@ func (s *Server) Heartbeat(h wire.Heartbeat) {
 		}
 		a = &agent{}
 		f.agents[h.Agent] = a
+	} else if moved {
+		f.place(a, false)
 	}
 	f.builds -= len(a.beat.Running)
 	if room := max(0, maxFleet-f.builds); len(h.Running) > room {
 		h.Running = h.Running[:room]
 	}
 	a.take(h, now)
+	if moved {
+		f.place(a, true)
+	}
 	f.builds += len(h.Running)
 }
 
@@ -96,13 +117,10 @@ func (s *Server) Agents() []httpapi.Agent {
 	now := s.o.Now()
 	s.fleet.mu.Lock()
 	defer s.fleet.mu.Unlock()
-	all := make([]httpapi.Agent, 0, len(s.fleet.agents))
-	for _, a := range s.fleet.agents {
+	all := make([]httpapi.Agent, 0, len(s.fleet.order))
+	for _, a := range s.fleet.order {
 		all = append(all, httpapi.Agent{Heartbeat: a.beat, SeenAt: a.seen, Away: a.away(now), Now: a.now, Builds: a.builds, History: a.history})
 	}
-	slices.SortFunc(all, func(a, b httpapi.Agent) int {
-		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Agent, b.Agent))
-	})
 	return all
 }
 
@@ -121,6 +139,7 @@ func (s *Server) watch(ctx context.Context) {
 		for id, a := range s.fleet.agents {
 			if now.Sub(a.seen) > keepAway {
 				s.fleet.builds -= len(a.beat.Running)
+				s.fleet.place(a, false)
 				delete(s.fleet.agents, id)
 			}
 		}

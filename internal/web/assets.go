@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 )
 
 //go:embed static templates
@@ -68,6 +69,37 @@ func newAssets() (assets, error) {
 	}
 	return a, nil
 }
+
+// press compresses pages as they are made: a compressor and its buffers are large,
+// so they are used again. A page is read once; the last tenth of its size is not
+// worth twice the time.
+type press struct{ pool sync.Pool }
+
+type pressed struct {
+	w   *gzip.Writer
+	out bytes.Buffer
+}
+
+// zip compresses b and calls with with it, which must not keep it.
+func (p *press) zip(b []byte, with func(zipped []byte)) error {
+	z, _ := p.pool.Get().(*pressed)
+	if z == nil {
+		w, err := gzip.NewWriterLevel(nil, pageLevel)
+		if err != nil {
+			return err
+		}
+		z = &pressed{w: w}
+	}
+	defer p.pool.Put(z)
+	z.out.Reset()
+	z.w.Reset(&z.out)
+	z.w.Write(b) // a buffer takes every write
+	z.w.Close()
+	with(z.out.Bytes())
+	return nil
+}
+
+const pageLevel = 4
 
 // gzipped compresses b; a buffer takes every write.
 func gzipped(b []byte) []byte {

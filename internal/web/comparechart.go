@@ -133,5 +133,5 @@ func (p *Pages) compareTrace(w http.ResponseWriter, r *http.Request) error {
 	for i, to := range []*[]jsonColumn{&out.CPU, &out.Memory, &out.Disk, &out.Net} {
 		*to = []jsonColumn{cols[i][0], cols[i][1]}
 	}
-	return sendTrace(w, r, &out)
+	return p.sendTrace(w, r, &out)
 }

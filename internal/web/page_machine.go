@@ -17,11 +17,16 @@ import (
 // occupancyBlocks bounds the builds that a machine's lanes show, a block each.
 const occupancyBlocks = 250
 
+// machineGroups is how many machines' builds are added up: twice the fleet that is
+// aimed for.
+const machineGroups = 4000
+
 type machinesView struct {
 	page
 	Ranges  []choice
 	Problem string
 	Rows    []machineListRow
+	Pages   []choice
 	Gone    string
 	Empty   bool
 }
@@ -56,22 +61,24 @@ func (p *Pages) machines(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachine, From: from, To: to.Add(time.Second), Limit: groupRows})
+	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachine, From: from, To: to.Add(time.Second), Limit: machineGroups})
 	if err != nil {
 		return err
 	}
 	total, top := 0.0, 0.0
-	by := map[string]*Group{}
+	by := make(map[string]*Group, len(gs))
 	for i := range gs {
 		total, top = total+gs[i].CPUSeconds, max(top, gs[i].CPUSeconds)
 		by[gs[i].Machine] = &gs[i]
 	}
 	col := hours(top)
-	seen := map[string]bool{}
+	all := len(gs) < machineGroups // what did work is among them
 	add := func(row machineListRow, g *Group, machine string) {
-		seen[machine] = true
 		row.Name = link{orElse(name(machine), "(no name)"), href("/machine", "name", machine), title(machine)}
 		row.Builds, row.CPU, row.Share, row.Last = link{Text: "0"}, "0", dash, stampOf(now, time.Time{})
+		if !all {
+			row.Builds.Text, row.CPU = dash, dash
+		}
 		if g != nil {
 			row.Builds = link{thousands(float64(g.Builds)), href("/builds", "machine", machine, "t", s.Range), ""}
 			row.CPU, row.Last = col.cell(some(g.CPUSeconds)), stampOf(now, g.Last)
@@ -81,10 +88,21 @@ func (p *Pages) machines(w http.ResponseWriter, r *http.Request) error {
 		}
 		v.Rows = append(v.Rows, row)
 	}
-	sortMachines(ms, now, "cpu")
-	for i := range ms[:min(len(ms), groupRows)] {
-		m := &ms[i]
-		row := machineListRow{State: "reports", Stale: m.stale(now), Running: fmt.Sprint(len(m.Running)), CPUs: fmt.Sprint(m.CPUs), Memory: amount(float64(m.MemoryBytes)), Agent: name(m.AgentVersion), Coverage: dash}
+	order := sortMachines(ms, now, "cpu")
+	seen := make(map[string]bool, len(ms))
+	for _, m := range order {
+		seen[m.Name] = true
+	}
+	var silent []*Group // in the order of their CPU time
+	for i := range gs {
+		if !seen[gs[i].Machine] {
+			silent = append(silent, &gs[i])
+		}
+	}
+	first, last, pages := pagesOf(len(order)+len(silent), r.URL.Query().Get("page"), pageRows, func(page string) string { return s.url("/machines", "page", page) })
+	v.Pages = pages
+	for _, m := range order[min(first, len(order)):min(last, len(order))] {
+		row := machineListRow{State: "reports", Stale: m.stale(now), Running: fmt.Sprint(m.runs()), CPUs: fmt.Sprint(m.CPUs), Memory: amount(float64(m.MemoryBytes)), Agent: name(m.AgentVersion), Coverage: dash}
 		if row.Stale {
 			row.State = "last seen " + ago(now, m.LastSeen)
 		}
@@ -99,10 +117,8 @@ func (p *Pages) machines(w http.ResponseWriter, r *http.Request) error {
 		}
 		add(row, by[m.Name], m.Name)
 	}
-	for i := range gs {
-		if !seen[gs[i].Machine] && len(v.Rows) < groupRows {
-			add(machineListRow{State: "does not report now", Running: dash, CPUs: dash, Memory: dash, Agent: dash, Coverage: dash}, &gs[i], gs[i].Machine)
-		}
+	for i := max(0, first-len(order)); i < last-len(order); i++ {
+		add(machineListRow{State: "does not report now", Running: dash, CPUs: dash, Memory: dash, Agent: dash, Coverage: dash}, silent[i], silent[i].Machine)
 	}
 	if gone > 0 {
 		v.Gone = plural(gone, "machine") + " not seen for ten minutes"
@@ -208,7 +224,7 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if told != nil {
-		v.beat(told, now)
+		v.beat(told.load(), now)
 		v.Live, v.LiveURL = true, href("/machine", "name", machine, "part", "now")
 		if r.URL.Query().Get("part") == "now" { // a page that follows has the rest already
 			return p.render(w, r, http.StatusOK, "place", v)

@@ -102,19 +102,19 @@ func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	v.Known = len(ms) > 0 || gone > 0
-	sortMachines(ms, now, r.URL.Query().Get("sort"))
+	order := sortMachines(ms, now, r.URL.Query().Get("sort"))
 	v.status(ms, gone, now)
 	if p.o.Queue != nil {
 		st := p.o.Queue()
 		v.Waiting = queueWord(&st)
 	}
 	rows := 0
-	for i := range ms {
-		if rows+1+min(len(ms[i].Running), perMachine) > nowRows && i > 0 {
+	for i, one := range order {
+		if rows+1+min(one.runs(), perMachine) > nowRows && i > 0 {
 			v.More = fmt.Sprintf("%d more machines", len(ms)-i)
 			break
 		}
-		m := machineRow(&ms[i], now)
+		m := machineRow(one.load(), now)
 		rows += 1 + len(m.Builds)
 		v.Rows = append(v.Rows, m)
 	}
@@ -145,31 +145,44 @@ func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 	return p.render(w, r, http.StatusOK, "now", v)
 }
 
-// sortMachines puts stale machines first, then those with the most of what is
-// sorted by: CPU unless by says otherwise.
-func sortMachines(ms []Machine, now time.Time, by string) {
-	value := func(m *Machine) float64 {
+// sortMachines orders them: stale machines first, then those with the most of
+// what is sorted by: CPU unless by says otherwise.
+func sortMachines(ms []Machine, now time.Time, by string) []*Machine {
+	type placed struct {
+		*Machine
+		stale bool
+		value float64
+	}
+	all := make([]placed, len(ms))
+	for i := range ms {
+		m := &ms[i]
+		value := m.busy().Value
 		switch by {
 		case "mem":
-			return float64(m.MemoryUsed.Value)
+			value = float64(m.MemoryUsed.Value)
 		case "io":
-			return m.DiskRate.Value
+			value = m.DiskRate.Value
 		case "net":
-			return m.NetRate.Value
+			value = m.NetRate.Value
 		case "name":
-			return 0
+			value = 0
 		}
-		return m.busy().Value
+		all[i] = placed{m, m.stale(now), value}
 	}
-	slices.SortStableFunc(ms, func(a, b Machine) int {
-		if x, y := a.stale(now), b.stale(now); x != y {
-			if x {
+	slices.SortStableFunc(all, func(a, b placed) int {
+		if a.stale != b.stale {
+			if a.stale {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(value(&b), value(&a)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.value, a.value), strings.Compare(a.Name, b.Name))
 	})
+	order := make([]*Machine, len(all))
+	for i := range all {
+		order[i] = all[i].Machine
+	}
+	return order
 }
 
 // status is the line over the machines.
@@ -181,10 +194,10 @@ func (v *nowView) status(ms []Machine, gone int, now time.Time) {
 		m := &ms[i]
 		if m.stale(now) {
 			stale++
-			unknown += len(m.Running)
+			unknown += m.runs()
 			continue
 		}
-		running += len(m.Running)
+		running += m.runs()
 		cpus += m.CPUs
 		used += m.busy().Value
 		if m.Coverage.Known && (worst == nil || m.Coverage.Value < worst.Coverage.Value) {
@@ -228,9 +241,9 @@ func perSecond(v opt) string {
 
 func machineRow(m *Machine, now time.Time) nowMachine {
 	row := nowMachine{Name: link{name(m.Name), href("/machine", "name", m.Name), title(m.Name)}, Seen: ago(now, m.LastSeen), CPU: dash, Memory: dash,
-		Disk: perSecond(m.DiskRate), Net: perSecond(m.NetRate), Slots: plural(len(m.Running), "build")}
+		Disk: perSecond(m.DiskRate), Net: perSecond(m.NetRate), Slots: plural(m.runs(), "build")}
 	if m.Slots > 0 {
-		row.Slots = fmt.Sprintf("%d of %d slots", len(m.Running), m.Slots)
+		row.Slots = fmt.Sprintf("%d of %d slots", m.runs(), m.Slots)
 	}
 	if m.stale(now) {
 		row.Stale = "last seen " + row.Seen

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,29 +12,6 @@ import (
 	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/queue"
 )
-
-// pagesOf are links to the pages of n rows, few of them; at is the one shown,
-// from 1.
-func pagesOf(n int, q url.Values, param, anchor string) (from, to int, links []choice) {
-	last := max(1, (n+queueRows-1)/queueRows)
-	at, err := strconv.Atoi(q.Get(param))
-	if err != nil || at < 1 {
-		at = 1
-	}
-	at = min(at, last)
-	from, to = (at-1)*queueRows, min(n, at*queueRows)
-	if last == 1 {
-		return from, to, nil
-	}
-	for i := 1; i <= last; i++ {
-		if i != 1 && i != last && (i < at-2 || i > at+2) {
-			continue
-		}
-		number := strconv.Itoa(i)
-		links = append(links, choice{link{number, queueURL(q, param, number) + anchor, "rows " + strconv.Itoa((i-1)*queueRows+1) + " to " + strconv.Itoa(min(n, i*queueRows))}, i == at})
-	}
-	return from, to, links
-}
 
 // list fills the table of builds.
 func (v *queueView) list(st *queue.State, q url.Values, f queueFilter) {
@@ -75,7 +51,7 @@ func (v *queueView) list(st *queue.State, q url.Values, f queueFilter) {
 	for i := range st.Servers {
 		stale[st.Servers[i].Name] = st.Servers[i].Stale
 	}
-	from, to, links := pagesOf(len(builds), q, "page", "#queue-list")
+	from, to, links := pagesOf(len(builds), q.Get("page"), queueRows, func(page string) string { return queueURL(q, "page", page) + "#queue-list" })
 	v.Pages = links
 	var waited, ran []opt
 	for _, b := range builds[from:to] {
@@ -159,7 +135,7 @@ func (v *queueView) workers(st *queue.State, q url.Values, f queueFilter) {
 	slices.SortStableFunc(ws, func(a, b *queue.Worker) int {
 		return cmp.Or(cmp.Compare(place(a), place(b)), a.ContactedAt.Compare(b.ContactedAt))
 	})
-	from, to, links := pagesOf(len(ws), q, "workers", "#queue-workers")
+	from, to, links := pagesOf(len(ws), q.Get("workers"), queueRows, func(page string) string { return queueURL(q, "workers", page) + "#queue-workers" })
 	v.WPages, v.WorkerN = links, plural(len(ws), "worker")
 	builds := map[string]*queue.Build{}
 	for i := range st.Builds {

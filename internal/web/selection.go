@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -181,4 +182,27 @@ func (s *selection) rangeChoices(path string) []choice {
 		cs = append(cs, choice{link{rg.name, s.url(path, "t", rg.name, "from", "", "to", ""), rg.words}, rg.name == s.Range})
 	}
 	return cs
+}
+
+// pagesOf are links to the pages of n rows, few of them, and which rows the asked
+// one has; one that there is not is the nearest.
+func pagesOf(n int, asked string, size int, to func(page string) string) (first, last int, links []choice) {
+	pages := max(1, (n+size-1)/size)
+	at, err := strconv.Atoi(asked)
+	if err != nil || at < 1 {
+		at = 1
+	}
+	at = min(at, pages)
+	first, last = (at-1)*size, min(n, at*size)
+	if pages == 1 {
+		return first, last, nil
+	}
+	for i := 1; i <= pages; i++ {
+		if i != 1 && i != pages && (i < at-2 || i > at+2) {
+			continue
+		}
+		number := strconv.Itoa(i)
+		links = append(links, choice{link{number, to(number), fmt.Sprintf("rows %d to %d", (i-1)*size+1, min(n, i*size))}, i == at})
+	}
+	return first, last, links
 }

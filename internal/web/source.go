@@ -208,9 +208,25 @@ type Machine struct {
 	OwnCPUMillis                cimeter.Opt[float64] // CPU milliseconds a second that the agent itself takes
 	OwnMemoryBytes              cimeter.Opt[uint64]
 	SpoolBytes                  cimeter.Opt[uint64]
+	Runs                        int // builds that run; at least as many as Running holds
 	Running                     []Running
 	History                     []Moment // of the last minutes, oldest first
+	// More fills Running and History in, for the few machines of many that are shown
+	// with them. nil: they are there.
+	More func(*Machine)
 }
+
+// load fills in what was left out.
+func (m *Machine) load() *Machine {
+	if m.More != nil {
+		m.More(m)
+		m.More = nil
+	}
+	return m
+}
+
+// runs is how many builds run on the machine.
+func (m *Machine) runs() int { return max(m.Runs, len(m.Running)) }
 
 // Running is a build that runs now.
 type Running struct {

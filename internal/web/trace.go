@@ -73,16 +73,15 @@ func (p *Pages) trace(w http.ResponseWriter, r *http.Request) error {
 		}
 		out.Stages = append(out.Stages, ts)
 	}
-	return sendTrace(w, r, &out)
+	return p.sendTrace(w, r, &out)
 }
 
-func sendTrace(w http.ResponseWriter, r *http.Request, out *traceJSON) error {
+func (p *Pages) sendTrace(w http.ResponseWriter, r *http.Request, out *traceJSON) error {
 	b, err := json.Marshal(out)
 	if err != nil {
 		return fmt.Errorf("encode trace: %w", err)
 	}
 	b = append(display.JSON(b), '\n')
 	w.Header().Set("Content-Type", "application/json")
-	send(w, r, http.StatusOK, b, gzipped(b))
-	return nil
+	return p.sendZipped(w, r, http.StatusOK, b)
 }

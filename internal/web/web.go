@@ -39,7 +39,10 @@ type Pages struct {
 	pages  map[string]*template.Template
 	routes []route
 	panics atomic.Uint64
-	live   chan struct{} // a slot for each stream
+	press  press
+	// buffers are of pages in the making.
+	buffers sync.Pool
+	live    chan struct{} // a slot for each stream
 
 	closing sync.Once
 	closed  chan struct{}
@@ -243,19 +246,29 @@ func (p *Pages) page(r *http.Request, title, active string) page {
 
 // render writes a page whole, or not at all.
 func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, page string, v any) error {
-	var b bytes.Buffer
-	if err := p.pages[page].Execute(&b, v); err != nil {
+	b, _ := p.buffers.Get().(*bytes.Buffer)
+	if b == nil {
+		b = &bytes.Buffer{}
+	}
+	defer p.buffers.Put(b)
+	b.Reset()
+	if err := p.pages[page].Execute(b, v); err != nil {
 		return fmt.Errorf("render %s: %w", page, err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Add("Vary", "Cookie")
-	var zipped []byte
-	if r.Method != http.MethodHead && acceptsGzip(r) {
-		zipped = gzipped(b.Bytes())
+	return p.sendZipped(w, r, status, b.Bytes())
+}
+
+// sendZipped writes a body that is made for this request, compressed when the
+// client takes it.
+func (p *Pages) sendZipped(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
+	if r.Method == http.MethodHead || !acceptsGzip(r) {
+		send(w, r, status, body, nil)
+		return nil
 	}
-	send(w, r, status, b.Bytes(), zipped)
-	return nil
+	return p.press.zip(body, func(zipped []byte) { send(w, r, status, body, zipped) })
 }
 
 func (p *Pages) static(w http.ResponseWriter, r *http.Request) error {
