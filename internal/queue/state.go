@@ -41,8 +41,8 @@ type Server struct {
 	Reason  string    `json:"reason,omitempty"`  // the same in one word of Reasons
 	Status  int       `json:"status,omitempty"`  // of HTTP, of that failure; 0: there was no answer
 	FailsAt time.Time `json:"failing_since,omitzero"`
-	// Elsewhere says that another server of this fleet asks this CI server: here
-	// only what its webhooks told is known.
+	// Elsewhere says that another server of this fleet asks this CI server and knows
+	// its queue: here nothing is told of it.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 
 	// The builds by status; absent until something was told of them.

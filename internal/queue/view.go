@@ -14,6 +14,10 @@ func (b *Board) State(now time.Time) State {
 	defer b.mu.Unlock()
 	st := State{At: now, Servers: []Server{}, Builds: []Build{}, Workers: []Worker{}}
 	for _, s := range b.order {
+		if s.elsewhere { // what its webhooks told here is a part of the truth
+			st.Servers = append(st.Servers, Server{Name: s.Name, CI: s.CI, HeardAt: s.heard, Elsewhere: true})
+			continue
+		}
 		workers := s.list()
 		builds, on := b.view(s, workers, now)
 		st.Builds = append(st.Builds, builds...)
@@ -139,7 +143,7 @@ func (s *server) viewWorker(w cimeter.Worker, on map[string][]string, now time.T
 
 func (s *server) view(workers []Worker, builds []Build, now time.Time) Server {
 	v := Server{
-		Name: s.Name, CI: s.CI, HeardAt: s.heard, AskedAt: s.asked, Stale: s.stale(now), Elsewhere: s.elsewhere,
+		Name: s.Name, CI: s.CI, HeardAt: s.heard, AskedAt: s.asked, Stale: s.stale(now),
 		ClockAhead: s.ahead().Seconds(), History: s.points[:len(s.points):len(s.points)],
 	}
 	if told := latest(s.asked, time.Time{}); s.Interval > 0 && !told.IsZero() {
