@@ -10,6 +10,7 @@ import (
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/hooks"
 	"github.com/cimeter/cimeter/internal/httpapi"
+	"github.com/cimeter/cimeter/internal/notes"
 	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/poll"
 	"github.com/cimeter/cimeter/internal/queue"
@@ -21,6 +22,7 @@ type ciServer struct {
 	source poll.Source    // nil without a token
 	cancel poll.Canceller // nil without a token that may
 	hook   hooks.Hook     // nil without a secret
+	writer notes.Writer   // nil without a token that may
 }
 
 // newCIServer joins the settings of one CI server to its adapter: one case for each
@@ -41,6 +43,7 @@ func newCIServer(c config.CIServer, e *env) (s ciServer, err error) {
 type ciParts struct {
 	poller *poll.Poller
 	hooks  *hooks.Receiver // nil: none takes webhooks
+	notes  *notes.Notes    // nil: nothing is written back
 }
 
 // openCIServers makes them. Nothing is asked yet.
@@ -50,11 +53,13 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 	}
 	var asked []poll.Server
 	var heard []hooks.Server
+	var made []ciServer
 	for _, c := range conf.CIServers {
 		s, err := newCIServer(c, e)
 		if err != nil {
 			return nil, err
 		}
+		made = append(made, s)
 		asked = append(asked, poll.Server{
 			Name: c.Name, CI: c.Kind, Source: s.source, Cancel: s.cancel, Interval: c.Interval, Timeout: c.Timeout, Requests: c.Requests,
 		})
@@ -69,6 +74,7 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 	if len(heard) > 0 {
 		parts.hooks = hooks.New(hooks.Options{Servers: heard, Take: parts.poller.Take, Tally: counts}, log)
 	}
+	parts.notes = newNotes(conf.CIServers, made, kept, log)
 	return parts, nil
 }
 
@@ -87,14 +93,18 @@ func agentBuilds(agents []httpapi.Agent) (builds []queue.AgentBuild) {
 
 // run runs them until ctx ends.
 func (p *ciParts) run(ctx context.Context) error {
-	switch {
-	case p == nil:
+	if p == nil {
 		<-ctx.Done()
 		return nil
-	case p.hooks == nil:
-		return p.poller.Run(ctx)
 	}
-	return together(ctx, p.poller.Run, p.hooks.Run)
+	parts := []func(context.Context) error{p.poller.Run}
+	if p.hooks != nil {
+		parts = append(parts, p.hooks.Run)
+	}
+	if p.notes != nil {
+		parts = append(parts, p.notes.Run)
+	}
+	return together(ctx, parts...)
 }
 
 // routes gives the API what they know and take.

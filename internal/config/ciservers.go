@@ -17,11 +17,13 @@ type CIServer struct {
 	User           string        `yaml:"user" check:"label" doc:"User whose token it is, where the server asks for one (Jenkins)."`
 	CancelFile     string        `yaml:"cancel_token_file" check:"optionalpath" doc:"File of a token that may cancel builds, for cimeter queue cancel. Without one cimeter cancels nothing. Must not be readable by everybody."`
 	HookSecretFile string        `yaml:"hook_secret_file" check:"optionalpath" doc:"File of the secret that its webhooks, received at /api/v1/hooks/KIND, are verified by. One for each server. Must not be readable by everybody."`
+	DatabaseFile   string        `yaml:"database_file" check:"optionalpath" doc:"Drone alone: file of the address of its database, which is read instead of asking the API: sqlite:///path or postgres://user:password@host/name. Nothing is written there. Must not be readable by everybody."`
 	CAFile         string        `yaml:"ca_file" check:"optionalpath" doc:"PEM file of the authorities that may sign its certificate. Default: the system's."`
 	Interval       time.Duration `yaml:"interval" auto:"true" min:"1s" max:"1h" doc:"Time between two polls. auto: 10s."`
 	Timeout        time.Duration `yaml:"timeout" auto:"true" min:"1s" max:"5m" doc:"Longest that one poll takes. auto: 30s."`
 	Requests       int           `yaml:"requests_per_minute" auto:"true" min:"1" max:"6000" doc:"Most requests in a minute that are made to it. auto: 60."`
 	Projects       []string      `yaml:"projects" check:"project" max:"5000" doc:"Paths of the projects to ask for, where the token cannot ask for all of them, or the server does not tell of all at once."`
+	Notes          CINotes       `yaml:"notes" doc:"Where its people are told what builds cost (GitLab): see docs/gitlab.md."`
 }
 
 // wantedCIServer is wanted for the checks of CI servers.
@@ -52,8 +54,11 @@ func (d *decoder) ciServers(servers []CIServer) {
 		if u, err := url.Parse(s.URL); err == nil && s.Name == "" {
 			s.Name = u.Host
 		}
-		if s.TokenFile == "" && s.HookSecretFile == "" {
+		if s.TokenFile == "" && s.HookSecretFile == "" && s.DatabaseFile == "" {
 			d.problem(path, "", "nothing would tell of it: want token_file, hook_secret_file, or both")
+		}
+		if s.DatabaseFile != "" && (s.Kind != "drone" || s.TokenFile != "") {
+			d.problem(path+".database_file", shown(s.DatabaseFile), "want kind drone, and no token_file")
 		}
 		if names[s.Name] {
 			d.problem(path+".name", shown(s.Name), "second time: want a name for each")

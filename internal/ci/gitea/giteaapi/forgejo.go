@@ -2,6 +2,7 @@ package giteaapi
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strconv"
 
@@ -89,4 +90,10 @@ func (c *Client) forgejoJob(j *runJob) (out cimeter.Job) {
 		out.Status = cimeter.JobSkipped
 	}
 	return out
+}
+
+// Cancel ends nothing: neither Gitea's API nor Forgejo's does. The error wraps
+// [cimeter.ErrUnsupported].
+func (c *Client) Cancel(context.Context, string) error {
+	return fmt.Errorf("%s ends no job by its API: %w", c.o.Kind, cimeter.ErrUnsupported)
 }
