@@ -1,16 +1,21 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter/internal/ci"
+	"github.com/cimeter/cimeter/internal/ci/gitlab"
 	"github.com/cimeter/cimeter/internal/ci/gitlab/gitlabapi"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/notes"
 )
 
 // newGitLab joins the settings of a GitLab server to its adapter.
@@ -21,6 +26,9 @@ func newGitLab(c config.CIServer, e *env) (s ciServer, err error) {
 	}
 	if c.CancelFile != "" {
 		o.CancelToken = secretOf(e, "", c.CancelFile)
+	}
+	if c.Notes.TokenFile != "" {
+		o.WriteToken = secretOf(e, "", c.Notes.TokenFile)
 	}
 	if c.CAFile != "" {
 		if o.Transport, err = transportWithCA(c.CAFile); err != nil {
@@ -37,10 +45,78 @@ func newGitLab(c config.CIServer, e *env) (s ciServer, err error) {
 	if o.CancelToken != nil {
 		s.cancel = client
 	}
+	if o.WriteToken != nil {
+		s.writer = gitlabWriter{client}
+	}
 	if c.HookSecretFile != "" {
 		s.hook = &gitlabapi.Hook{Server: ci.ServerOf(c.URL), Secrets: secretOf(e, "", c.HookSecretFile)}
 	}
 	return s, nil
+}
+
+// gitlabWriter names the status that all of cimeter's are.
+type gitlabWriter struct{ *gitlabapi.Client }
+
+func (w gitlabWriter) PutStatus(ctx context.Context, project, sha, description, url string, pipeline int64) error {
+	return w.Client.PutStatus(ctx, project, sha, gitlabapi.Status{Name: "cimeter", Description: description, URL: url, Pipeline: pipeline})
+}
+
+// newNotes makes what writes to merge requests; nil: no settings ask for it.
+func newNotes(conf []config.CIServer, made []ciServer, kept builds, log *slog.Logger) *notes.Notes {
+	o := notes.Options{Store: kept, Leader: kept}
+	var tell []func(*notes.Notes)
+	for i, c := range conf {
+		n := c.Notes
+		if made[i].writer == nil || len(n.MergeRequests)+len(n.Statuses) == 0 {
+			continue
+		}
+		host := ci.ServerOf(c.URL)
+		o.Servers = append(o.Servers, notes.Server{
+			Name: c.Name, CI: c.Kind, Host: host, Writer: made[i].writer, MergeRequest: gitlab.MergeRequestOf, Pages: n.PagesURL,
+			Rule: func(project string) notes.Rule {
+				return notes.Rule{Note: anyGlob(n.MergeRequests, project), Always: anyGlob(n.Always, project), Status: anyGlob(n.Statuses, project)}
+			},
+			PipelineURL: func(project, id string) string {
+				return strings.TrimRight(c.URL, "/") + "/" + project + "/-/pipelines/" + id
+			},
+		})
+		if hook, ok := made[i].hook.(*gitlabapi.Hook); ok {
+			tell = append(tell, func(to *notes.Notes) {
+				hook.Pipeline = func(p gitlab.Pipeline) {
+					to.Tell(c.Name, notes.Pipeline{ID: p.ID, Project: p.Project, SHA: p.SHA, MergeRequest: p.MergeRequest, Target: p.TargetBranch, Ended: p.Ended})
+				}
+			})
+		}
+		log.Info("merge requests are told what builds cost", "server", c.Name, "notes", n.MergeRequests, "statuses", n.Statuses)
+	}
+	if len(o.Servers) == 0 {
+		return nil
+	}
+	to := notes.New(o, log)
+	for _, t := range tell {
+		t(to)
+	}
+	return to
+}
+
+// anyGlob reports whether a path is of one of the patterns, in which * is any text.
+func anyGlob(patterns []string, path string) bool {
+	for _, p := range patterns {
+		parts := strings.Split(p, "*")
+		rest, ok := strings.CutPrefix(path, parts[0])
+		for i := 1; ok && i < len(parts); i++ {
+			if i == len(parts)-1 {
+				ok = strings.HasSuffix(rest, parts[i])
+				rest = ""
+				break
+			}
+			_, rest, ok = strings.Cut(rest, parts[i])
+		}
+		if ok && rest == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // transportWithCA trusts the authorities of a PEM file instead of the system's.

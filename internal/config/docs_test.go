@@ -73,6 +73,8 @@ There is no place for a secret in this file: secrets come from the environment o
 	rows(&b, reflect.ValueOf(Source{}))
 	b.WriteString("\n## ci_servers\n\n")
 	rows(&b, reflect.ValueOf(CIServer{}))
+	b.WriteString("\n## ci_servers.notes\n\n")
+	rows(&b, reflect.ValueOf(CINotes{}))
 	b.WriteString("\n## agent.rules\n\n")
 	rows(&b, reflect.ValueOf(Rule{}))
 	b.WriteString("\nThe fields that `set` may give: `" + strings.Join(setFields[:], "`, `") + "`." + `

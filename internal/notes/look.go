@@ -132,26 +132,24 @@ func (s *server) add(r *cimeter.Record, now time.Time) {
 	}
 }
 
-// rule is what is written for a project; false: nothing.
-func (s *server) rule(project string) (Rule, bool) {
-	for _, r := range s.Rules {
-		if r.Projects(project) {
-			return r, r.Note || r.Status
-		}
+// address is of one of our pages, "" where none is given.
+func (s *server) address(path string) string {
+	if s.Pages == "" {
+		return ""
 	}
-	return Rule{}, false
+	return strings.TrimRight(s.Pages, "/") + path
 }
 
 // write tells of a pipeline what is due.
 func (n *Notes) write(ctx context.Context, s *server, p *pipeline, now time.Time) error {
-	rule, ok := s.rule(p.Project)
+	rule := s.Rule(p.Project)
 	over := p.Ended || now.Sub(p.touched) >= quiet
 	if over != p.over && len(p.keys) > 0 {
 		p.over, p.dirty = over, p.fails < maxRetry
 	}
 	status := rule.Status && !p.status && over && len(p.keys) > 0
 	note := rule.Note && p.dirty && p.MergeRequest != 0
-	if !ok || !note && !status || now.Before(p.next) {
+	if !note && !status || now.Before(p.next) {
 		return nil
 	}
 	number, _ := strconv.ParseInt(p.ID, 10, 64)
@@ -189,7 +187,7 @@ func (n *Notes) write(ctx context.Context, s *server, p *pipeline, now time.Time
 		p.dirty, p.fails = false, 0
 	}
 	if status {
-		err := s.Writer.PutStatus(ctx, p.Project, p.SHA, summary.PipelineStatus(about), n.o.Builds(p.ID), number)
+		err := s.Writer.PutStatus(ctx, p.Project, p.SHA, summary.PipelineStatus(about), s.address("/builds?q=pipeline:"+p.ID), number)
 		if err != nil && !errors.Is(err, cimeter.ErrConflict) {
 			return p.failed(now, err)
 		}
@@ -220,7 +218,7 @@ func waitOf(err error) time.Duration {
 // note gathers the builds of a pipeline, the last try of each job, and those before
 // them on the target branch.
 func (n *Notes) note(ctx context.Context, s *server, p *pipeline, over, always bool) (summary.Note, error) {
-	note := summary.Note{Pipeline: p.ID, URL: s.PipelineURL(p.Project, p.ID), Target: p.Target, Finished: over, Help: n.o.Help, Always: always}
+	note := summary.Note{Pipeline: p.ID, URL: s.PipelineURL(p.Project, p.ID), Target: p.Target, Finished: over, Help: s.address("/"), Always: always}
 	jobs := map[string]*cimeter.Record{}
 	q := store.Query{Limit: store.MaxLimit, Filter: filter.Filter{
 		{Field: filter.CI, Op: filter.Eq, Text: s.CI}, {Field: filter.Pipeline, Op: filter.Eq, Text: p.ID},
@@ -247,7 +245,7 @@ func (n *Notes) note(ctx context.Context, s *server, p *pipeline, over, always b
 		if err != nil {
 			return note, fmt.Errorf("list builds before it: %w", err)
 		}
-		note.Jobs = append(note.Jobs, summary.NoteJob{Record: r, URL: n.o.Page(r.Key), Before: before})
+		note.Jobs = append(note.Jobs, summary.NoteJob{Record: r, URL: s.address("/builds/" + r.Key), Before: before})
 		if r.EndedAt.After(note.At) {
 			note.At = r.EndedAt
 		}

@@ -42,12 +42,11 @@ type Leader interface {
 	Lead(ctx context.Context, name string) (held <-chan struct{}, release func(), err error)
 }
 
-// Rule says what is written for some projects.
+// Rule says what is written for a project.
 type Rule struct {
-	Projects func(path string) bool
-	Note     bool
-	Always   bool // the tables also when nothing changed
-	Status   bool
+	Note   bool
+	Always bool // the tables also when nothing changed
+	Status bool
 }
 
 // Server is one CI server whose merge requests are written to.
@@ -56,7 +55,8 @@ type Server struct {
 	CI           string
 	Host         string // as keys have it
 	Writer       Writer
-	Rules        []Rule // the first that has the project counts; none: nothing is written
+	Rule         func(project string) Rule
+	Pages        string // address of the own pages; "" is none
 	MergeRequest func(ref string) int64
 	PipelineURL  func(project, id string) string
 }
@@ -73,11 +73,8 @@ type Pipeline struct {
 type Options struct {
 	Servers []Server
 	Store   Store
-	Leader  Leader                       // nil: there is one server alone
-	Page    func(key string) string      // of a build here; "" is none
-	Builds  func(pipeline string) string // list of a pipeline's builds here; "" is none
-	Help    string                       // page that says what a note is
-	Now     func() time.Time             // nil: time.Now
+	Leader  Leader           // nil: there is one server alone
+	Now     func() time.Time // nil: time.Now
 }
 
 // Notes writes. Make it with New, run it once.

@@ -61,11 +61,15 @@ func newWorld(t *testing.T, rule Rule) *world {
 	w := &world{t: t, store: s, at: time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return w.at }
 	w.forge = &forge{notes: map[int64]string{}, now: now}
-	rule.Projects = func(p string) bool { return strings.HasPrefix(p, "group/") }
 	w.Notes = New(Options{
-		Store: s, Now: now, Page: func(key string) string { return "https://c.example.com/builds/" + key }, Help: "https://c.example.com/help",
-		Builds: func(id string) string { return "https://c.example.com/?q=pipeline:" + id },
-		Servers: []Server{{Name: "g", CI: "gitlab", Host: "g.example.com", Writer: w.forge, Rules: []Rule{rule},
+		Store: s, Now: now,
+		Servers: []Server{{Name: "g", CI: "gitlab", Host: "g.example.com", Writer: w.forge, Pages: "https://c.example.com/",
+			Rule: func(p string) Rule {
+				if strings.HasPrefix(p, "group/") {
+					return rule
+				}
+				return Rule{}
+			},
 			MergeRequest: func(ref string) (n int64) { fmt.Sscanf(ref, "refs/merge-requests/%d/head", &n); return n },
 			PipelineURL:  func(project, id string) string { return "https://g.example.com/" + project + "/-/pipelines/" + id }}},
 	}, slog.New(slog.DiscardHandler))
@@ -128,7 +132,7 @@ func TestNotes(t *testing.T) {
 		!strings.Contains(body, "150 s **▲ 50 %**") || !strings.Contains(body, "has finished") || !strings.Contains(body, "](<https://c.example.com/builds/gitlab/g.example.com/6>)") {
 		t.Errorf("notes %v", w.notes)
 	}
-	want := "group/app 7e4d 21 jobs, 5 m 50 s CPU, +50 % against the median of 5 builds https://c.example.com/?q=pipeline:991 991"
+	want := "group/app 7e4d 21 jobs, 5 m 50 s CPU, +50 % against the median of 5 builds https://c.example.com/builds?q=pipeline:991 991"
 	if len(w.statuses) != 1 || w.statuses[0] != want {
 		t.Errorf("statuses %q: want %q once", w.statuses, want)
 	}
