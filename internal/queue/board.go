@@ -19,10 +19,12 @@ const (
 	maxEnded   = 250_000
 	maxWorkers = 50_000
 
-	keepDetails = 10 * time.Minute   // of a build that ended
-	keepEnded   = 24 * time.Hour     // its key
-	keepUnheard = 7 * 24 * time.Hour // a build that no list has and no webhook ends
-	keepSkipped = 24 * time.Hour     // a build that will not run, or that left unseen
+	keepDetails = 10 * time.Minute // of a build that ended
+	keepEnded   = 24 * time.Hour   // its key
+	// keepUnheard is how long a build that waits or runs is believed to do so where no
+	// list has it and no webhook ended it: GitLab itself gives up after a day.
+	keepUnheard = 25 * time.Hour
+	keepBlocked = 7 * 24 * time.Hour // the same for one that waits for a person
 	missedPolls = 3                  // after so many a source is stale
 )
 

@@ -129,7 +129,7 @@ func TestBoard_anyOrderAnyNumber(t *testing.T) {
 		}
 		return string(text)
 	}
-	for seed := range uint64(400) {
+	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		reports := randomReports(r)
 		want := show(reports)
@@ -350,6 +350,16 @@ func TestBoard_elsewhere(t *testing.T) {
 	}
 	b.Elsewhere(server, false)
 	wantCounts(t, b, 2, "1 waiting, 0 blocked, 0 running")
+}
+
+// A webhook that tells of an end may be lost: a build is not believed to run for good.
+func TestBoard_neverHeardOfAgain(t *testing.T) {
+	for hour, want := range map[int]string{24: "1 waiting, 1 blocked, 1 running", 26: "0 waiting, 1 blocked, 0 running", 8 * 24: "0 waiting, 0 blocked, 0 running"} {
+		b := newBoard()
+		b.Add(server, false, one(0, job(1, cimeter.JobWaiting), job(2, cimeter.JobRunning), job(3, cimeter.JobBlocked)))
+		b.Look(at(float64(hour*3600)), nil)
+		wantCounts(t, b, float64(hour*3600), want)
+	}
 }
 
 func TestBoard_bounds(t *testing.T) {

@@ -86,7 +86,7 @@ func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []Ended) {
 					b.sample(s, e, &j, now)
 				}
 			}
-			if now.Sub(e.at()) > keepUnheard {
+			if most := map[bool]time.Duration{true: keepBlocked, false: keepUnheard}[is == rankBlocked]; now.Sub(e.at()) > most {
 				delete(s.jobs, key)
 				b.builds--
 			}
