@@ -416,3 +416,32 @@ func fake(t *testing.T, f func(net.Conn)) (path string) {
 	t.Cleanup(func() { l.Close(); <-done; os.RemoveAll(dir) })
 	return path
 }
+
+// BenchmarkAsk is one question from a connection to the answer, both ends. Its
+// pace is the server's: what is over 200 a second waits.
+func BenchmarkAsk(b *testing.B) {
+	dir := b.TempDir()
+	l, err := jobsocket.Listen(filepath.Join(dir, "s"), 0o600)
+	if err != nil {
+		b.Fatal(err)
+	}
+	asked, open := &atomic.Int64{}, &atomic.Int64{}
+	s := jobsocket.New(jobsocket.Options{
+		Hold: func(int) (jobsocket.Caller, error) {
+			return &caller{container: "c", record: record("k"), asked: asked, open: open}, nil
+		},
+		Tally: tally.New(tally.Options{Budget: 1000}),
+	}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	for b.Loop() {
+		if _, err := jobsocket.Ask(b.Context(), filepath.Join(dir, "s")); err != nil {
+			b.Fatal(err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+}
