@@ -187,7 +187,7 @@ func (n *Notes) write(ctx context.Context, s *server, p *pipeline, now time.Time
 		p.dirty, p.fails = false, 0
 	}
 	if status {
-		err := s.Writer.PutStatus(ctx, p.Project, p.SHA, summary.PipelineStatus(about), s.address("/builds?q=pipeline:"+p.ID), number)
+		err := s.Writer.PutStatus(ctx, p.Project, p.SHA, summary.PipelineStatus(about), s.address("/builds?pipeline="+p.ID+"&t=all"), number)
 		if err != nil && !errors.Is(err, cimeter.ErrConflict) {
 			return p.failed(now, err)
 		}

@@ -132,7 +132,7 @@ func TestNotes(t *testing.T) {
 		!strings.Contains(body, "150 s **▲ 50 %**") || !strings.Contains(body, "has finished") || !strings.Contains(body, "](<https://c.example.com/builds/gitlab/g.example.com/6>)") {
 		t.Errorf("notes %v", w.notes)
 	}
-	want := "group/app 7e4d 21 jobs, 5 m 50 s CPU, +50 % against the median of 5 builds https://c.example.com/builds?q=pipeline:991 991"
+	want := "group/app 7e4d 21 jobs, 5 m 50 s CPU, +50 % against the median of 5 builds https://c.example.com/builds?pipeline=991&t=all 991"
 	if len(w.statuses) != 1 || w.statuses[0] != want {
 		t.Errorf("statuses %q: want %q once", w.statuses, want)
 	}

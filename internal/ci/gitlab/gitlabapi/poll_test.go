@@ -386,3 +386,106 @@ func TestPoll_Pages(t *testing.T) {
 		}
 	}
 }
+
+// One project that the server cannot list hides no other; when most fail, all do.
+func TestPoll_ProjectFails(t *testing.T) {
+	s := busyServer(t)
+	s.admin = false
+	bad := map[string]bool{"/api/v4/projects/2/jobs": true}
+	s.fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if bad[r.URL.Path] {
+			w.WriteHeader(500)
+		}
+		return bad[r.URL.Path]
+	}
+	c := client(t, s)
+	if r := poll(t, c); len(r.Jobs) != 3 || r.WholeJobs {
+		t.Errorf("%d jobs, whole %v: want the 3 of the other projects", len(r.Jobs), r.WholeJobs)
+	}
+	s.with(func() {
+		bad["/api/v4/projects/1/jobs"], bad["/api/v4/projects/3/jobs"] = true, true
+		s.now = s.now.Add(90 * time.Second)
+	})
+	if _, err := c.Poll(context.Background()); queue.Reason(err) != "unavailable" {
+		t.Errorf("%v", err)
+	}
+}
+
+// Pages of GraphQL that do not end are left after some, and the list is no whole one.
+func TestPoll_EndlessPages(t *testing.T) {
+	s := busyServer(t)
+	c := client(t, s)
+	poll(t, c)
+	n := 0
+	s.with(func() {
+		s.fault = func(w http.ResponseWriter, _ *http.Request) bool {
+			n++
+			fmt.Fprintf(w, `{"data":{"jobs":{"pageInfo":{"hasNextPage":true,"endCursor":"%d"},"nodes":[{"id":"gid://gitlab/Ci::Build/%d","kind":"BUILD","status":"PENDING"},null]}}}`, n, n)
+			return true
+		}
+		s.now = s.now.Add(20 * time.Second)
+	})
+	if r := poll(t, c); n > 60 || r.WholeJobs || r.Wait < 30*time.Second {
+		t.Errorf("%d requests, whole %v, next in %v", n, r.WholeJobs, r.Wait)
+	}
+}
+
+// What a board makes of it: counts are right at every look, whatever the clock and
+// whatever fails between, and nothing waits or runs for less than no time.
+func TestPoll_Board(t *testing.T) {
+	for _, admin := range []bool{true, false} {
+		for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+			s := newStandin(t)
+			s.admin, s.ahead, s.projects, s.runners = admin, ahead, 4, 3
+			c := client(t, s)
+			b := queue.NewBoard(queue.Options{Servers: []queue.Source{{Name: "g", CI: "gitlab", Interval: gitlabapi.Interval}}, Start: s.now})
+			rnd := rand.New(rand.NewPCG(7, 8))
+			for look := range 120 {
+				var waiting, running int
+				s.with(func() {
+					s.now = s.now.Add(10 * time.Second)
+					id := int64(look + 1)
+					s.jobs[id] = &job{id: id, project: id%4 + 1, status: "pending", name: "job", created: s.at(), queued: s.at()}
+					for _, j := range s.jobs {
+						switch {
+						case j.id == id:
+						case j.status == "pending" && rnd.IntN(3) == 0:
+							j.status, j.started, j.runner, j.manager = "running", s.at(), 1, "s_1"
+						case j.status == "running" && rnd.IntN(3) == 0:
+							j.status, j.finished = []string{"success", "failed", "canceled"}[rnd.IntN(3)], s.at()
+						}
+						switch j.status {
+						case "pending":
+							waiting++
+						case "running":
+							running++
+						}
+					}
+					s.fault = nil
+					if look%7 == 6 {
+						s.fault = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(502); return true }
+					}
+				})
+				r, err := c.Poll(context.Background())
+				if err != nil {
+					b.Failed("g", s.now, err)
+					if st := b.State(s.now).Servers[0]; !st.Stale || st.Status != 502 || !st.Waiting.Known {
+						t.Fatalf("not stale after a failure: %+v", st)
+					}
+					continue
+				}
+				r.At = s.now
+				b.Add("g", true, r)
+				st := b.State(s.now)
+				if sv := st.Servers[0]; sv.Waiting.Value != waiting || sv.Running.Value != running || sv.Stale {
+					t.Fatalf("administrator %v, ahead %v, look %d: %d wait, %d run: want %d, %d", admin, ahead, look, sv.Waiting.Value, sv.Running.Value, waiting, running)
+				}
+				for _, x := range st.Builds {
+					if x.Waited.Value < 0 || x.Ran.Value < 0 || x.Waited.Value > 1500 || x.Ran.Value > 1500 {
+						t.Fatalf("ahead %v: %+v", ahead, x)
+					}
+				}
+			}
+		}
+	}
+}

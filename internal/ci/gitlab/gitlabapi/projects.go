@@ -18,6 +18,7 @@ const (
 	hotEvery    = time.Minute      // how often a project is asked in which builds are not over
 	openEvery   = 25 * time.Second // how often such a build itself is asked for
 	maxRefresh  = 2                // requests for builds that are known, in one look
+	maxFailed   = 3                // projects that fail in one look before all of it does
 	reserved    = 1                // requests that are kept for workers and ends
 )
 
@@ -79,13 +80,16 @@ func (c *Client) projectJobs(ctx context.Context, now time.Time) (jobs []cimeter
 	if err := c.refresh(ctx, now, order); err != nil {
 		return nil, false, err
 	}
-	asked := 0
+	asked, failed := 0, 0
 	for _, pr := range order {
 		if n := float64(exchangeOf(ctx).requests); asked > 0 && (p.left(ctx) < 1+reserved || n >= share) {
 			break
 		}
 		if err := c.askProject(ctx, now, pr); err != nil {
-			return nil, false, err
+			// One project that its server cannot list (too large, damaged) hides no other.
+			if failed++; exchangeOf(ctx).status < 500 || failed >= min(maxFailed, len(order)) {
+				return nil, false, err
+			}
 		}
 		asked++
 	}
@@ -93,7 +97,7 @@ func (c *Client) projectJobs(ctx context.Context, now time.Time) (jobs []cimeter
 		jobs = append(jobs, pr.open...)
 	}
 	slices.SortFunc(jobs, func(a, b cimeter.Job) int { return cmp.Compare(a.Key, b.Key) })
-	return jobs, asked == len(order) && (p.listPage == nil), nil
+	return jobs, asked == len(order) && failed == 0 && p.listPage == nil, nil
 }
 
 // askProject asks for the builds of one project that are not over. One that is gone,

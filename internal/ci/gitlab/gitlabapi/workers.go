@@ -144,6 +144,19 @@ func busy(workers []cimeter.Worker, jobs []cimeter.Job, whole bool) []cimeter.Wo
 			builds[j.Worker] = append(builds[j.Worker], j.Key)
 		}
 	}
+	// A job that does not tell the machine runs on the only one of its runner.
+	machines := make(map[string][]string)
+	for i := range workers {
+		runner, _, many := strings.Cut(workers[i].ID, "/")
+		if machines[runner] = append(machines[runner], workers[i].ID); !many {
+			machines[runner] = nil
+		}
+	}
+	for runner, ids := range machines {
+		if len(ids) == 1 && len(builds[runner]) > 0 {
+			builds[ids[0]] = append(builds[ids[0]], builds[runner]...)
+		}
+	}
 	out := slices.Clone(workers)
 	for i := range out {
 		w := &out[i]
