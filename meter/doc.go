@@ -24,6 +24,7 @@
 //
 // Instruments may be used by many goroutines; none of their methods waits for a
 // reader, and none but those that say so allocates. The package depends on the
-// standard library only, registers nothing globally, and starts goroutines in
+// standard library only (packages meter/otlp and meter/remotewrite, two more
+// outputs, take some more), registers nothing globally, and starts goroutines in
 // [Meter.Run] alone. Start with [New].
 package meter

@@ -11,35 +11,31 @@ import (
 )
 
 // Output is somewhere that Run sends everything to. Make one with StatsD or
-// DogStatsD.
-type Output struct {
-	name     string
-	interval time.Duration
-	open     func(started time.Time) (export.Output, func(), error)
-}
+// DogStatsD, with package meter/otlp or with package meter/remotewrite.
+type Output = export.Opening
 
 // StatsD sends over UDP to a plain StatsD server at HOST:PORT, each interval (0 is
 // 10 s). Labels are folded into the names.
 func StatsD(address string, interval time.Duration) Output {
-	return Output{"statsd", interval, func(started time.Time) (export.Output, func(), error) {
-		o, err := statsd.New(statsd.Options{Address: address, Name: "${name}.${labels}", Started: started})
+	return export.Later("statsd", interval, func(w export.Whose) (export.Output, func(), error) {
+		o, err := statsd.New(statsd.Options{Address: address, Name: "${name}.${labels}", Started: w.Started})
 		if err != nil {
 			return nil, nil, err
 		}
 		return o, o.Close, nil
-	}}
+	})
 }
 
 // DogStatsD sends, with tags, to a Datadog agent at HOST:PORT, unix:///PATH or
 // unixstream:///PATH, each interval (0 is 10 s).
 func DogStatsD(address string, interval time.Duration) Output {
-	return Output{"dogstatsd", interval, func(started time.Time) (export.Output, func(), error) {
-		o, err := statsd.NewDog(statsd.DogOptions{Address: address, Started: started})
+	return export.Later("dogstatsd", interval, func(w export.Whose) (export.Output, func(), error) {
+		o, err := statsd.NewDog(statsd.DogOptions{Address: address, Started: w.Started})
 		if err != nil {
 			return nil, nil, err
 		}
 		return o, o.Close, nil
-	}}
+	})
 }
 
 // Run sends everything to the outputs until ctx ends, then once more, for at most
@@ -55,16 +51,17 @@ func (m *Meter) Run(ctx context.Context, log *slog.Logger) error {
 		<-ctx.Done()
 		return nil
 	}
+	whose := export.Whose{CI: m.o.CI, Server: m.o.Server, Machine: m.o.Machine, Started: m.start}
 	var targets []export.Target
 	for _, o := range m.o.Outputs {
-		send, closer, err := o.open(m.start)
+		target, err := o.Open(whose)
 		if err != nil {
 			for _, t := range targets {
 				t.Close()
 			}
 			return err
 		}
-		targets = append(targets, export.Target{Name: o.name, Metrics: send, Interval: o.interval, Close: closer})
+		targets = append(targets, target)
 	}
 	return export.New(export.Options{Targets: targets, Sources: []func() []series.Family{m.walker()}, Tally: m.table}, log).Run(ctx)
 }

@@ -2,15 +2,12 @@ package main
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/export"
 	"github.com/cimeter/cimeter/internal/output/otlp"
 	"github.com/cimeter/cimeter/internal/output/post"
 	"github.com/cimeter/cimeter/internal/output/remotewrite"
-	"github.com/cimeter/cimeter/internal/series"
 )
 
 // secretOf returns what reads the secret of an output anew each time.
@@ -21,18 +18,6 @@ func secretOf(e *env, variable, file string) func() (string, error) {
 	}
 }
 
-// labelsOf returns what is given and what is not said otherwise there, by name.
-func labelsOf(given, defaults map[string]string) (labels []series.Label) {
-	all := maps.Clone(defaults)
-	maps.Copy(all, given)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name] != "" {
-			labels = append(labels, series.Label{Name: name, Value: all[name]})
-		}
-	}
-	return labels
-}
-
 func newOTLP(conf config.Config, e *env) ([]export.Target, error) {
 	c := conf.Outputs.OTLP
 	to, err := post.New(post.Options{URL: c.URL, Headers: c.Headers, User: c.User, CAFile: c.CAFile, Secret: secretOf(e, "CIMETER_OTLP_TOKEN", c.TokenFile)})
@@ -40,7 +25,7 @@ func newOTLP(conf config.Config, e *env) ([]export.Target, error) {
 		return nil, fmt.Errorf("outputs.otlp: %w", err)
 	}
 	version := readBuild().Version
-	o := otlp.Options{To: to, Version: version, Resource: labelsOf(c.Resource, map[string]string{
+	o := otlp.Options{To: to, Version: version, Resource: export.Labels(c.Resource, map[string]string{
 		"service.name": "cimeter", "service.version": version, "service.instance.id": conf.Machine, "host.name": conf.Machine,
 	})}
 	t := export.Target{Name: "otlp", Interval: c.Interval, AtEnd: true, Close: to.Close}
@@ -61,7 +46,7 @@ func newRemoteWrite(conf config.Config, e *env) ([]export.Target, error) {
 	}
 	o := remotewrite.New(remotewrite.Options{
 		To: to, Protocol: remotewrite.Protocol(c.Protocol), MaxBytes: int64(c.MaxBytes), MaxAge: c.MaxAge,
-		Labels: labelsOf(c.Labels, map[string]string{"job": "cimeter", "instance": conf.Machine}),
+		Labels: export.Labels(c.Labels, map[string]string{"job": "cimeter", "instance": conf.Machine}),
 	})
 	return []export.Target{{Name: "remote_write", Metrics: o, Interval: c.Interval, AtEnd: true, Close: to.Close}}, nil
 }

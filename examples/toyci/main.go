@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter/meter"
+	"github.com/cimeter/cimeter/meter/otlp"
 )
 
 // build is a build in the queue.
@@ -97,12 +98,16 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	workers := flags.Int("workers", 2, "how many")
 	work := flags.Duration("work", time.Second, "how long a build takes")
 	statsd := flags.String("statsd", "", "HOST:PORT of a StatsD server")
+	collector := flags.String("otlp", "", "http://HOST:PORT of a receiver of OTLP")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	var outputs []meter.Output
 	if *statsd != "" {
 		outputs = append(outputs, meter.StatsD(*statsd, time.Second))
+	}
+	if *collector != "" {
+		outputs = append(outputs, otlp.New(otlp.Options{URL: *collector, Interval: time.Second}))
 	}
 	s := newServer(meter.New(meter.Options{CI: "toy", Server: "toyci", Outputs: outputs}), *work)
 	l, err := net.Listen("tcp", *listen)

@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -23,11 +25,20 @@ func TestToy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer statsd.Close()
+	var posts atomic.Int32
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/metrics" {
+			posts.Add(1)
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // an error is the connection's
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	defer collector.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- run(ctx, []string{"-listen", "127.0.0.1:0", "-workers", "1", "-work", "200ms", "-statsd", statsd.LocalAddr().String()}, w)
+		done <- run(ctx, []string{"-listen", "127.0.0.1:0", "-workers", "1", "-work", "200ms", "-statsd", statsd.LocalAddr().String(), "-otlp", collector.URL}, w)
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
 	if err != nil {
@@ -76,6 +87,9 @@ func TestToy(t *testing.T) {
 		}
 		got.Write(b[:n])
 		got.WriteByte('\n')
+	}
+	if posts.Load() == 0 {
+		t.Error("the receiver of OTLP was sent nothing")
 	}
 	if !strings.Contains(got.String(), "cimeter_builds_total.") {
 		t.Errorf("StatsD was sent:\n%s", &got)

@@ -153,7 +153,7 @@ var layers = map[string]row{
 	"bench/load":          {layer: forTests, ours: []string{"internal/push", "internal/spool", "internal/tally", "internal/wire"}},
 	"e2e":                 {layer: forTests},
 	"e2e/burn":            {layer: forTests, theirs: sys, whyTheir: "burns known amounts of CPU, disk and network"},
-	"examples/toyci":      {layer: forTests, ours: []string{"meter"}},
+	"examples/toyci":      {layer: forTests, ours: []string{"meter", "meter/otlp"}},
 	"internal/archtest":   {layer: forTests},
 	"internal/dashboard":  {layer: forTests, ours: []string{"internal/catalog"}},
 	"internal/ci/citest":  {layer: forTests, ours: []string{"internal/queue"}},
