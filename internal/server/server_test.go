@@ -314,8 +314,13 @@ func TestServer_Heartbeat(t *testing.T) {
 		if len(got) != 2 || got[0].Machine != "ci-1" || len(got[1].Running) != 2 || got[0].Away {
 			t.Errorf("%+v: want two, by machine, as they said last", got)
 		}
+		beat("b", "ci-0", 2) // its machine has another name now, and then again
+		if got := r.Agents(); len(got) != 2 || got[0].Agent != "b" || got[0].Machine != "ci-0" || got[1].Machine != "ci-1" {
+			t.Errorf("%+v: want the order of the machines' new names", got)
+		}
+		beat("b", "ci-2", 2)
 		<-time.After(6 * time.Second)
-		if r.value(catalog.ServerAgents) != 2 || r.value(catalog.ServerRunning) != 3 || r.value(catalog.ServerHeartbeats) != 3 {
+		if r.value(catalog.ServerAgents) != 2 || r.value(catalog.ServerRunning) != 3 || r.value(catalog.ServerHeartbeats) != 5 {
 			t.Errorf("%g agents, %g builds", r.value(catalog.ServerAgents), r.value(catalog.ServerRunning))
 		}
 		<-time.After(time.Minute)

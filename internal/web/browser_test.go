@@ -368,7 +368,7 @@ func TestTabOrder(t *testing.T) {
 	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
 	b := webtest.Need(t, browser)
-	for _, p := range []shown{{"build", key(webtest.OOM())}, {"now", "/"}} {
+	for _, p := range []shown{{"build", key(webtest.OOM())}, {"now", "/"}, {"queue", "/queue"}} {
 		t.Run(p.name, func(t *testing.T) {
 			tab := b.Tab(t, webtest.Looks[0])
 			tab.Go(s.URL + p.path)

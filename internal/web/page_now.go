@@ -169,7 +169,7 @@ func sortMachines(ms []Machine, now time.Time, by string) []*Machine {
 		}
 		all[i] = placed{m, m.stale(now), value}
 	}
-	slices.SortStableFunc(all, func(a, b placed) int {
+	slices.SortFunc(all, func(a, b placed) int {
 		if a.stale != b.stale {
 			if a.stale {
 				return -1

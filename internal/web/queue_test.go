@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,5 +149,48 @@ func TestNow_waiting(t *testing.T) {
 	p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/queue", nil))
 	if w.Code != http.StatusNotFound {
 		t.Errorf("without a queue: got %d", w.Code)
+	}
+}
+
+// The page follows: its regions are put in place as the queue changes, and not
+// while it is paused or the pointer is in the table.
+func TestQueue_live(t *testing.T) {
+	var waiting atomic.Int64
+	state := func() queue.State {
+		st := webtest.Queue()
+		st.Servers[0].Waiting = cimeter.Some(int(waiting.Load()))
+		return st
+	}
+	p, err := web.New(web.Options{Source: fleet(), Queue: state, Tick: 20 * time.Millisecond, Now: func() time.Time { return webtest.Now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(p)
+	t.Cleanup(s.Close)
+	t.Cleanup(p.Close)
+	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
+	waiting.Store(100)
+	tab.Go(s.URL + "/queue")
+	shows := func(want string) bool {
+		return webtest.Eval[bool](tab, `new Promise(done => { const look = n => { const e = document.querySelector("#queue-now dd a"); if (e && e.textContent === "`+want+`") done(true); else if (n > 1000) done(false); else setTimeout(look, 20, n + 1); }; look(0); })`)
+	}
+	if !shows("103") {
+		t.Fatal("does not show what waits")
+	}
+	waiting.Store(200)
+	if !shows("203") {
+		t.Error("does not follow")
+	}
+	webtest.Eval[any](tab, `document.querySelector("[data-pause]").click()`)
+	waiting.Store(300)
+	if said := webtest.Eval[string](tab, `new Promise(done => setTimeout(() => done(document.querySelector("#queue-now dd a").textContent + " " + document.querySelector("[data-live-state]").textContent), 200))`); said != "203 paused" {
+		t.Errorf("paused, it says %q", said)
+	}
+	webtest.Eval[any](tab, `document.querySelector("[data-pause]").click()`)
+	if !shows("303") {
+		t.Error("does not follow again")
+	}
+	if p := tab.Problems(); len(p) > 0 {
+		t.Error(p)
 	}
 }

@@ -54,7 +54,10 @@
 		reading.send();
 	};
 
-	const close = () => { if (stream) { stream.close(); stream = null; } };
+	const close = () => {
+		if (stream) { stream.close(); stream = null; }
+		if (reading) reading.abort();
+	};
 	const open = () => {
 		if (stream || paused || document.hidden) return;
 		stream = new EventSource("/live");
