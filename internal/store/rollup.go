@@ -14,7 +14,7 @@ const (
 	DimAll        Dim = 0 // by hour
 	DimProject    Dim = 1 // project
 	DimJob        Dim = 2 // project, name
-	DimStage      Dim = 3 // project, name, stage
+	_             Dim = 3
 	DimMachine    Dim = 4 // machine
 	DimMachineJob Dim = 5 // machine, project, name
 	DimRunner     Dim = 6 // runner's key, machine, runner's name
@@ -88,10 +88,6 @@ func sumRollups(sums map[RollupKey]*Rollup, rows []*Row) {
 			{DimRunner, r.Runner, r.Machine, r.RunnerName, day},
 		} {
 			add(sums, k, &build)
-		}
-		for _, s := range r.Stages {
-			stage := Rollup{Builds: 1, WallUS: known(s.WallUS), CPUUS: known(s.CPUUS), IO: known(s.IO), Net: known(s.Net), MemPeak: s.MemPeak, LastAt: r.At}
-			add(sums, RollupKey{DimStage, r.Project, r.Name, s.Name, day}, &stage)
 		}
 	}
 }

@@ -102,14 +102,14 @@ func (r *Rollup) dest() []any {
 type grouping struct {
 	dim    Dim
 	rollup []string // columns of rollups
-	builds []string // columns of builds; nil: rollups only
+	builds []string // columns of builds; nil: of neither, but of the totals of stages
 	fill   func(g *Group, names []string)
 }
 
 var groupings = map[By]grouping{
 	ByProject: {DimProject, []string{"a"}, []string{"project"}, func(g *Group, n []string) { g.Project = n[0] }},
 	ByJob:     {DimJob, []string{"a", "b"}, []string{"project", "name"}, func(g *Group, n []string) { g.Project, g.Name = n[0], n[1] }},
-	ByStage:   {DimStage, []string{"a", "b", "c"}, nil, func(g *Group, n []string) { g.Project, g.Name, g.Stage = n[0], n[1], n[2] }},
+	ByStage:   {0, nil, nil, func(g *Group, n []string) { g.Project, g.Name, g.Stage = n[0], n[1], n[2] }},
 	ByMachine: {DimMachine, []string{"a"}, []string{"machine"}, func(g *Group, n []string) { g.Machine = n[0] }},
 	ByMachineJob: {DimMachineJob, []string{"a", "b", "c"}, []string{"machine", "project", "name"}, func(g *Group, n []string) {
 		g.Machine, g.Project, g.Name = n[0], n[1], n[2]
@@ -122,7 +122,7 @@ var groupings = map[By]grouping{
 // first is the value asked for of the first name of the rollups; "": any.
 func (q *GroupQuery) first() string {
 	switch q.By {
-	case ByProject, ByJob, ByStage:
+	case ByProject, ByJob:
 		return q.Project
 	case ByMachine, ByMachineJob:
 		return q.Machine
@@ -194,12 +194,6 @@ func (q *GroupQuery) selectGroups(s *statement, exact bool, from, to int64) (nam
 			s.add(" AND b."+names[i]+" = ?", Clean(want))
 		}
 	}
-	if q.By == ByStage && q.Project != "" {
-		s.add(" AND b.a = ?", Clean(q.Project))
-		if q.Name != "" {
-			s.add(" AND b.b = ?", Clean(q.Name))
-		}
-	}
 	return names
 }
 
@@ -207,6 +201,9 @@ func (q *GroupQuery) selectGroups(s *statement, exact bool, from, to int64) (nam
 func GroupTotals(ctx context.Context, q Queryer, query GroupQuery) (Groups, error) {
 	if err := query.check(); err != nil {
 		return Groups{}, err
+	}
+	if query.By == ByStage {
+		return stageGroups(ctx, q, query)
 	}
 	exact := query.exact()
 	from, to := Micros(query.From), Micros(query.To)

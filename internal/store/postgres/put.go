@@ -120,6 +120,9 @@ func (s *Store) sums(ctx context.Context, tx pgx.Tx, rows, replaced []*store.Row
 	}
 	// The rows that all servers write to come last: they are locked for the
 	// shortest time.
+	if err := putStages(ctx, tx, store.NewStageTotals(rows, replaced...)); err != nil {
+		return nil, err
+	}
 	return names, putRollups(ctx, tx, store.NewRollups(rows, replaced...))
 }
 

@@ -49,7 +49,7 @@ JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at`, shards, ids
 }
 
 const sizeOfAll = `SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c WHERE c.oid IN
-(SELECT inhrelid FROM pg_inherits WHERE inhparent = 'builds'::regclass UNION SELECT unnest(ARRAY['build_keys', 'rollups', 'names', 'notes', 'meta']::regclass[]))`
+(SELECT inhrelid FROM pg_inherits WHERE inhparent = 'builds'::regclass UNION SELECT unnest(ARRAY['build_keys', 'rollups', 'stage_totals', 'names', 'notes', 'meta']::regclass[]))`
 
 // Stats tells about the store. It counts all keys.
 func (s *Store) Stats(ctx context.Context) (store.Stats, error) {

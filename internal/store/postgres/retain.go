@@ -35,6 +35,9 @@ func (s *Store) retain(ctx context.Context, tx pgx.Tx, r store.Retention, out *s
 		if _, err := tx.Exec(ctx, "DELETE FROM rollups WHERE at < $1", store.Micros(r.TotalsFrom)); err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, "DELETE FROM stage_totals WHERE at < $1", store.Micros(r.TotalsFrom)); err != nil {
+			return err
+		}
 	}
 	weeks, err := s.partitioned(ctx, tx)
 	if err != nil {

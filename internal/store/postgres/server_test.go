@@ -119,7 +119,7 @@ func TestPartitions(t *testing.T) {
 	if got := count(); got != "10" {
 		t.Errorf("%s partitions, want one for each of nine weeks and the rest", got)
 	}
-	for _, table := range []string{"build_keys", "builds", "rollups", "names"} {
+	for _, table := range []string{"build_keys", "builds", "rollups", "stage_totals", "names"} {
 		v, err := s.Value(t.Context(), `SELECT bool_or(a.attname = 'shard')::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
 WHERE i.indrelid = $1::regclass AND i.indisprimary`, table)
 		if err != nil || v != "true" {

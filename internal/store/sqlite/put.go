@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,14 +123,20 @@ type inserter struct {
 	known map[string]*sql.Stmt
 }
 
-func (in *inserter) exec(statement string, args ...any) (sql.Result, error) {
+func (in *inserter) prepared(statement string) (stmt *sql.Stmt, err error) {
 	stmt, ok := in.known[statement]
 	if !ok {
-		var err error
-		if stmt, err = in.tx.PrepareContext(in.ctx, statement); err != nil {
-			return nil, err
+		if stmt, err = in.tx.PrepareContext(in.ctx, statement); err == nil {
+			in.known[statement] = stmt
 		}
-		in.known[statement] = stmt
+	}
+	return stmt, err
+}
+
+func (in *inserter) exec(statement string, args ...any) (sql.Result, error) {
+	stmt, err := in.prepared(statement)
+	if err != nil {
+		return nil, err
 	}
 	in.s.step()
 	return stmt.ExecContext(in.ctx, args...)
@@ -208,6 +215,28 @@ func (in *inserter) rollups(rollups []store.Rollup) error {
 	return nil
 }
 
+// stages merges totals of stages with those that are there.
+func (in *inserter) stages(totals []store.StageTotals) error {
+	read, err := in.prepared("SELECT data FROM stage_totals WHERE a = ? AND b = ? AND at = ?")
+	if err != nil {
+		return err
+	}
+	for i := range totals {
+		t := &totals[i]
+		var data []byte
+		if err := read.QueryRowContext(in.ctx, t.Project, t.Name, t.At).Scan(&data); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if data, err = t.Merged(data); err != nil {
+			return err
+		}
+		if _, err := in.exec("INSERT INTO stage_totals VALUES (?, ?, ?, ?) ON CONFLICT (a, b, at) DO UPDATE SET data = excluded.data", t.Project, t.Name, t.At, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // build writes one build; false: its key is there.
 func (in *inserter) build(r *store.Row) (bool, error) {
 	res, err := in.exec(insertBuild, r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
@@ -234,6 +263,9 @@ func (in *inserter) sums(rows, replaced []*store.Row) ([]store.Name, error) {
 		return nil, nil
 	}
 	if err := in.rollups(store.NewRollups(rows, replaced...)); err != nil {
+		return nil, err
+	}
+	if err := in.stages(store.NewStageTotals(rows, replaced...)); err != nil {
 		return nil, err
 	}
 	if _, err := in.exec("INSERT INTO meta VALUES ('builds', ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value", len(rows)-len(replaced)); err != nil {

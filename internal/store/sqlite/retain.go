@@ -48,6 +48,9 @@ func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retain
 			if err := s.exec(ctx, tx, `DELETE FROM rollups WHERE dim IN (0, 1, 2, 3, 4, 5, 6, 7) AND at < ?`, store.Micros(r.TotalsFrom)); err != nil {
 				return err
 			}
+			if err := s.exec(ctx, tx, `DELETE FROM stage_totals WHERE at < ?`, store.Micros(r.TotalsFrom)); err != nil {
+				return err
+			}
 		}
 		limit, err := s.over(ctx, tx, r)
 		if err != nil || limit == 0 {

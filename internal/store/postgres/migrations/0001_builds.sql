@@ -129,6 +129,18 @@ CREATE TABLE rollups (
 
 CREATE INDEX rollups_at ON rollups (dim, at);
 
+-- Sums of the stages of a job and day, in one value.
+CREATE TABLE stage_totals (
+  shard smallint NOT NULL,
+  a     text COLLATE "C" NOT NULL,
+  b     text COLLATE "C" NOT NULL,
+  at    bigint NOT NULL,
+  data  bytea NOT NULL,
+  PRIMARY KEY (a, b, at, shard)
+) WITH (fillfactor = 70);
+
+CREATE INDEX stage_totals_at ON stage_totals (at);
+
 CREATE TABLE names (
   shard  smallint NOT NULL,
   kind   text COLLATE "C" NOT NULL,

@@ -90,6 +90,17 @@ CREATE TABLE rollups (
 
 CREATE INDEX rollups_names ON rollups (dim, a, b, at);
 
+-- Sums of the stages of a job and day, in one value.
+CREATE TABLE stage_totals (
+  a    TEXT NOT NULL,
+  b    TEXT NOT NULL,
+  at   INTEGER NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (a, b, at)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX stage_totals_at ON stage_totals (at);
+
 CREATE TABLE names (
   kind   TEXT NOT NULL,
   value  TEXT NOT NULL,
