@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cimeter/cimeter/internal/storetest"
 )
 
 // A server that is fed by webhooks and one that cannot be asked: what the first sends
@@ -102,5 +104,54 @@ ci_servers:
 	}
 	if log := p.log.String(); strings.Contains(log, token) || strings.Contains(log, secret) || !strings.Contains(log, "CI server told nothing") {
 		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// Of two servers on one PostgreSQL one asks the CI server; when it is killed the other
+// does.
+func TestServer_oneAsksCIServers(t *testing.T) {
+	pg, err := storetest.StartPostgres()
+	storetest.NeedPostgres(t, err)
+	defer pg.Stop()
+	asked := make(chan string, 1000) // the tokens of who asks
+	drone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "):
+		default:
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "[]")
+	}))
+	defer drone.Close()
+	database, dir := pg.Database(t), t.TempDir()
+	servers := map[string]*daemon{}
+	for _, token := range []string{"first", "second"} {
+		secret, conf := filepath.Join(dir, token), filepath.Join(dir, token+".yaml")
+		if err := os.WriteFile(secret, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(conf, []byte("ci_servers:\n  - {kind: drone, url: "+drone.URL+", name: drone, token_file: "+secret+", interval: 1s}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		servers[token] = startDaemon(t, "server", "--config", conf, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--database", database)
+	}
+	leader := <-asked
+	other := map[string]string{"first": "second", "second": "first"}[leader]
+	servers[leader].get("/api/v1/work/pending", "", `"waiting":0`)
+	servers[other].get("/api/v1/work/pending", "", `"elsewhere":true`)
+	for range 3 {
+		if who := <-asked; who != leader {
+			t.Fatalf("%s asks beside %s", who, leader)
+		}
+	}
+	_ = servers[leader].end(syscall.SIGKILL)
+	for who := range asked {
+		if who == other {
+			break
+		}
+	}
+	servers[other].get("/api/v1/work/pending", "", `"waiting":0`)
+	if err := servers[other].end(syscall.SIGTERM); err != nil {
+		t.Error(err)
 	}
 }
