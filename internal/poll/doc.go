@@ -2,10 +2,11 @@
 // works, and keeps a [queue.Board] of it.
 //
 // It owns one goroutine for each source, which asks at its interval, with jitter,
-// less often after failures and as the server wishes; one that looks at the board
-// every few seconds, for the metrics and the history; and one that stores what
-// changed. Of several servers on one store one asks: the others take over when it is
-// gone. A source that fails leaves what it told last, marked as stale.
+// less often after failures and as the server wishes; one for each stream of events;
+// one that looks at the board every few seconds, for the metrics and the history; and
+// one that stores what changed. Of several servers on one store one asks: the others
+// take over when it is gone. A source that fails leaves what it told last, marked as
+// stale.
 //
 // Start with [New], then [Poller.Run]. All other methods may be called by many
 // goroutines at once.

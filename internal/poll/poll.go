@@ -30,6 +30,7 @@ type Server struct {
 	Name     string
 	CI       string
 	Source   Source
+	Events   Events        // nil: it has no stream; followed where Source is asked
 	Cancel   Canceller     // nil: nothing is cancelled there
 	Interval time.Duration // between two polls
 	Timeout  time.Duration // of one poll
@@ -161,6 +162,9 @@ func (p *Poller) ask(ctx context.Context) {
 	for i := range p.o.Servers {
 		if s := &p.o.Servers[i]; s.Source != nil {
 			parts.Go(func() { p.follow(ctx, s) })
+			if s.Events != nil {
+				parts.Go(func() { p.listen(ctx, s) })
+			}
 		}
 	}
 	<-ctx.Done()

@@ -28,8 +28,8 @@ const maxEvent = 4 << 20
 // ends or ctx does: one try. A server tells of public repositories and those of
 // the token's user alone, so a report is never of the whole queue. Lines that are no
 // event are passed over.
-func (c *Client) Events(ctx context.Context, s Streamer, each func(queue.Report)) error {
-	body, err := s.Stream(ctx, ask.Request{Path: "/api/stream/events"})
+func (c *Client) Events(ctx context.Context, each func(queue.Report)) error {
+	body, err := c.o.Stream.Stream(ctx, ask.Request{Path: "/api/stream/events"})
 	if err != nil {
 		return err
 	}

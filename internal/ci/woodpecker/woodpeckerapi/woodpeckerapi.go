@@ -34,6 +34,8 @@ const (
 type Options struct {
 	URL string   // as builds know it: its host stands in their keys
 	Ask ask.Doer // puts the questions; its token must be an administrator's
+	// Stream opens the stream of [Client.Events], which needs it.
+	Stream Streamer
 }
 
 // Client asks one Woodpecker server. Make it with New.

@@ -29,7 +29,7 @@ func server(t *testing.T, url string) *askhttp.Server {
 
 func client(t *testing.T, url string) *woodpeckerapi.Client {
 	t.Helper()
-	c, err := woodpeckerapi.New(woodpeckerapi.Options{URL: "https://WP.example.com", Ask: server(t, url)})
+	c, err := woodpeckerapi.New(woodpeckerapi.Options{URL: "https://WP.example.com", Ask: server(t, url), Stream: server(t, url)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestEvents(t *testing.T) {
 	defer s.Close()
 	c := client(t, s.URL)
 	var got []queue.Report
-	err := c.Events(t.Context(), server(t, s.URL), func(r queue.Report) { got = append(got, r) })
+	err := c.Events(t.Context(), func(r queue.Report) { got = append(got, r) })
 	if !errors.Is(err, cimeter.ErrUnavailable) || len(got) != 2 || len(got[0].Jobs) != 1 || got[0].Jobs[0].Key != "woodpecker/wp.example.com/Org/app/42/build" {
 		t.Errorf("%+v, %v: want build alone, twice, and the end of the stream", got, err)
 	}
@@ -231,7 +231,11 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Events(t.Context(), none, func(queue.Report) {}); !errors.Is(err, cimeter.ErrUnauthorized) {
+	stranger, err := woodpeckerapi.New(woodpeckerapi.Options{URL: "https://WP.example.com", Stream: none})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Events(t.Context(), func(queue.Report) {}); !errors.Is(err, cimeter.ErrUnauthorized) {
 		t.Errorf("without a token: %v", err)
 	}
 }
