@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 
-	"github.com/cimeter/cimeter/internal/ci/ask"
 	"github.com/cimeter/cimeter/internal/ci/askhttp"
 	"github.com/cimeter/cimeter/internal/ci/buildkite/buildkiteapi"
 	"github.com/cimeter/cimeter/internal/ci/drone/droneapi"
@@ -71,12 +70,12 @@ func askOptions(c config.CIServer, token func() (string, error)) askhttp.Options
 }
 
 // askedBy returns the adapter of a kind.
-func askedBy(c config.CIServer, to ask.Doer) (askedServer, error) {
+func askedBy(c config.CIServer, to *askhttp.Server) (askedServer, error) {
 	switch c.Kind {
 	case "drone":
 		return droneapi.New(droneapi.Options{URL: c.URL, Ask: to})
 	case "woodpecker":
-		return woodpeckerapi.New(woodpeckerapi.Options{URL: c.URL, Ask: to})
+		return woodpeckerapi.New(woodpeckerapi.Options{URL: c.URL, Ask: to, Stream: to})
 	case "gitea", "forgejo":
 		client, err := giteaapi.New(giteaapi.Options{Kind: c.Kind, URL: c.URL, Ask: to, Projects: c.Projects})
 		return client, err

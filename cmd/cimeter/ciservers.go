@@ -60,9 +60,13 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 			return nil, err
 		}
 		made = append(made, s)
-		asked = append(asked, poll.Server{
+		one := poll.Server{
 			Name: c.Name, CI: c.Kind, Source: s.source, Cancel: s.cancel, Interval: c.Interval, Timeout: c.Timeout, Requests: c.Requests,
-		})
+		}
+		if events, ok := s.source.(poll.Events); ok {
+			one.Events = events
+		}
+		asked = append(asked, one)
 		if s.hook != nil {
 			heard = append(heard, hooks.Server{Name: c.Name, CI: c.Kind, Hook: s.hook})
 		}
