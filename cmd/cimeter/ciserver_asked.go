@@ -52,7 +52,8 @@ func newAsked(c config.CIServer, e *env) (s ciServer, err error) {
 			return s, fmt.Errorf("ci_servers: %s: %s sends no webhooks that can be verified: want token_file and no hook_secret_file", c.Name, c.Kind)
 		}
 	}
-	return s, nil
+	s.writer, err = newForgeWriter(c, e)
+	return s, err
 }
 
 // askOptions are how a CI server is reached.

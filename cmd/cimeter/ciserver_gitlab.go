@@ -72,13 +72,11 @@ func newNotes(conf []config.CIServer, made []ciServer, kept builds, log *slog.Lo
 		}
 		host := ci.ServerOf(c.URL)
 		o.Servers = append(o.Servers, notes.Server{
-			Name: c.Name, CI: c.Kind, Host: host, Writer: made[i].writer, MergeRequest: gitlab.MergeRequestOf, Pages: n.PagesURL,
+			Name: c.Name, CI: c.Kind, Host: host, Writer: made[i].writer, MergeRequest: mergeRequestOf(c.Kind), Pages: n.PagesURL,
 			Rule: func(project string) notes.Rule {
 				return notes.Rule{Note: anyGlob(n.MergeRequests, project), Always: anyGlob(n.Always, project), Status: anyGlob(n.Statuses, project)}
 			},
-			PipelineURL: func(project, id string) string {
-				return strings.TrimRight(c.URL, "/") + "/" + project + "/-/pipelines/" + id
-			},
+			PipelineURL: pipelineURL(c),
 		})
 		if hook, ok := made[i].hook.(*gitlabapi.Hook); ok {
 			tell = append(tell, func(to *notes.Notes) {

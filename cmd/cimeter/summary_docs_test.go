@@ -45,8 +45,9 @@ func TestSummaryDocument(t *testing.T) {
 				t.Errorf("%v in\n%s", err, block)
 			}
 			if strings.HasPrefix(block, "# /etc/cimeter/cimeter.yaml") {
-				if c, err := config.Parse("cimeter.yaml", []byte(block)); err != nil || c.Agent.Socket.Path != "/run/cimeter/job.sock" {
-					t.Errorf("the agent's file: %v", err)
+				c, err := config.Parse("cimeter.yaml", []byte(block))
+				if err != nil || c.Agent.Socket.Path != "/run/cimeter/job.sock" && len(c.CIServers) != 1 {
+					t.Errorf("a file of cimeter: %v", err)
 				}
 			}
 		case "env":
@@ -86,8 +87,8 @@ func TestSummaryDocument(t *testing.T) {
 			}
 		}
 	}
-	if seen["yaml"] != 5 || seen["toml"] != 1 || seen["env"] != 2 || seen["sh"] != 2 || seen["summary"] != 6 {
-		t.Errorf("blocks %v: want 5 of yaml, 1 of toml, 2 of env, 2 of sh, 6 summaries", seen)
+	if seen["yaml"] != 6 || seen["toml"] != 1 || seen["env"] != 2 || seen["sh"] != 2 || seen["summary"] != 6 {
+		t.Errorf("blocks %v: want 6 of yaml, 1 of toml, 2 of env, 2 of sh, 6 summaries", seen)
 	}
 	card, err := os.ReadFile("../../docs/drone-card.json")
 	if err != nil || !json.Valid(card) {

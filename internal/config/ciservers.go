@@ -23,7 +23,7 @@ type CIServer struct {
 	Timeout        time.Duration `yaml:"timeout" auto:"true" min:"1s" max:"5m" doc:"Longest that one poll takes. auto: 30s."`
 	Requests       int           `yaml:"requests_per_minute" auto:"true" min:"1" max:"6000" doc:"Most requests in a minute that are made to it. auto: 60."`
 	Projects       []string      `yaml:"projects" check:"project" max:"5000" doc:"Paths of the projects to ask for, where the token cannot ask for all of them, or the server does not tell of all at once."`
-	Notes          CINotes       `yaml:"notes" doc:"Where its people are told what builds cost (GitLab): see docs/gitlab.md."`
+	Notes          CINotes       `yaml:"notes" doc:"Where its people are told what builds cost (GitLab, GitHub, Gitea, Forgejo): see docs/gitlab.md and docs/summary.md."`
 }
 
 // wantedCIServer is wanted for the checks of CI servers.
