@@ -1,9 +1,11 @@
 package citest
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,8 +20,10 @@ import (
 // no error.
 const Token = "geheim-0123456789abcdef"
 
-// Poll makes a new client of a server and polls it once.
-type Poll func(t *testing.T, url string) (queue.Report, error)
+// Poller is a client of a CI server.
+type Poller interface {
+	Poll(ctx context.Context) (queue.Report, error)
+}
 
 // fault is what goes wrong with one answer.
 type fault struct {
@@ -66,12 +70,14 @@ func faults() []fault {
 
 // Faults polls a server each of whose answers goes wrong in each way, one at a
 // time, and wants an error that says what it was, without the token, and no report
-// that could be taken for the server's state. Then it polls with clocks an hour off.
-func Faults(t *testing.T, good http.Handler, poll Poll) {
+// that could be taken for the server's state; and from the next poll, when all is well
+// again, what a first one tells. Then it polls with clocks an hour off. client makes a
+// new client.
+func Faults(t *testing.T, good http.Handler, client func(t *testing.T, url string) Poller) {
 	t.Helper()
 	n := 0
 	count := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n++; good.ServeHTTP(w, r) }))
-	whole, err := poll(t, count.URL)
+	whole, err := client(t, count.URL).Poll(t.Context())
 	count.Close()
 	if err != nil {
 		t.Fatalf("the server that all is well with: %v", err)
@@ -83,8 +89,9 @@ func Faults(t *testing.T, good http.Handler, poll Poll) {
 		for at := range n {
 			t.Run(f.name+"/"+strconv.Itoa(at+1), func(t *testing.T) {
 				var seen atomic.Int32
+				var mended atomic.Bool
 				s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if int(seen.Add(1)) <= at { // all from there on: a transport may repeat what was cut off
+					if int(seen.Add(1)) <= at || mended.Load() { // all from there on: a transport may repeat what was cut off
 						good.ServeHTTP(w, r)
 						return
 					}
@@ -93,7 +100,8 @@ func Faults(t *testing.T, good http.Handler, poll Poll) {
 					f.answer(w, r, rec.Body.Bytes())
 				}))
 				defer s.Close()
-				r, err := poll(t, s.URL)
+				c := client(t, s.URL)
+				r, err := c.Poll(t.Context())
 				var source *queue.SourceError
 				switch {
 				case err == nil:
@@ -113,6 +121,10 @@ func Faults(t *testing.T, good http.Handler, poll Poll) {
 				case strings.Contains(err.Error(), Token) || len(err.Error()) > 400:
 					t.Errorf("%v: holds the token, or what the server said", err)
 				}
+				mended.Store(true)
+				if r, err = c.Poll(t.Context()); err != nil || !reflect.DeepEqual(r.Jobs, whole.Jobs) || !reflect.DeepEqual(r.Workers, whole.Workers) || r.WholeJobs != whole.WholeJobs {
+					t.Errorf("when all is well again: %+v, %v: want what a first poll tells", r, err)
+				}
 			})
 		}
 	}
@@ -123,7 +135,7 @@ func Faults(t *testing.T, good http.Handler, poll Poll) {
 				good.ServeHTTP(w, r)
 			}))
 			defer s.Close()
-			r, err := poll(t, s.URL)
+			r, err := client(t, s.URL).Poll(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,6 @@ import (
 	"github.com/cimeter/cimeter/internal/ci/askhttp"
 	"github.com/cimeter/cimeter/internal/ci/buildkite/buildkiteapi"
 	"github.com/cimeter/cimeter/internal/ci/citest"
-	"github.com/cimeter/cimeter/internal/queue"
 )
 
 func token() (string, error) { return citest.Token, nil }
@@ -74,8 +73,8 @@ func TestPollEnd(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	citest.Faults(t, &citest.Folder{Dir: "testdata/server"}, func(t *testing.T, url string) (queue.Report, error) {
-		return client(t, url).Poll(t.Context())
+	citest.Faults(t, &citest.Folder{Dir: "testdata/server"}, func(t *testing.T, url string) citest.Poller {
+		return client(t, url)
 	})
 	for _, body := range []string{`[{"number":0}]`, `[{"number":1,"url":"https://x/"}]`, `{"message":"x"}`} {
 		s := httptest.NewServer(&citest.Folder{Dir: "testdata/server", Change: func(p string) (string, bool) { return body, strings.Contains(p, "/builds?") }})

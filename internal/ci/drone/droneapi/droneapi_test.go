@@ -13,7 +13,6 @@ import (
 	"github.com/cimeter/cimeter/internal/ci/citest"
 	"github.com/cimeter/cimeter/internal/ci/drone"
 	"github.com/cimeter/cimeter/internal/ci/drone/droneapi"
-	"github.com/cimeter/cimeter/internal/queue"
 )
 
 func token() (string, error) { return citest.Token, nil }
@@ -127,8 +126,8 @@ func TestPollGone(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	citest.Faults(t, &citest.Folder{Dir: "testdata/server"}, func(t *testing.T, url string) (queue.Report, error) {
-		return client(t, url).Poll(t.Context())
+	citest.Faults(t, &citest.Folder{Dir: "testdata/server"}, func(t *testing.T, url string) citest.Poller {
+		return client(t, url)
 	})
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/cimeter/cimeter/internal/ci/citest"
 	"github.com/cimeter/cimeter/internal/ci/gitea"
 	"github.com/cimeter/cimeter/internal/ci/gitea/giteaapi"
-	"github.com/cimeter/cimeter/internal/queue"
 )
 
 func token() (string, error) { return citest.Token, nil }
@@ -108,8 +107,8 @@ func TestPollForgejo(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for kind, dir := range map[string]string{gitea.CI: "testdata/server", gitea.Forgejo: "testdata/forgejo"} {
 		t.Run(kind, func(t *testing.T) {
-			citest.Faults(t, &citest.Folder{Dir: dir}, func(t *testing.T, url string) (queue.Report, error) {
-				return client(t, kind, url).Poll(t.Context())
+			citest.Faults(t, &citest.Folder{Dir: dir}, func(t *testing.T, url string) citest.Poller {
+				return client(t, kind, url)
 			})
 		})
 	}

@@ -156,8 +156,8 @@ func TestLimits(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	citest.Faults(t, &citest.Folder{Dir: "testdata/server"}, func(t *testing.T, url string) (queue.Report, error) {
-		return client(t, url).Poll(t.Context())
+	citest.Faults(t, &citest.Folder{Dir: "testdata/server"}, func(t *testing.T, url string) citest.Poller {
+		return client(t, url)
 	})
 	for _, body := range []string{`{}`, `{"message":"x"}`, `{"workflow_runs":null}`, `{"workflow_runs":[{"id":0}]}`} {
 		s := httptest.NewServer(&citest.Folder{Dir: "testdata/server", Change: func(path string) (string, bool) { return body, strings.Contains(path, "/actions/runs?") }})

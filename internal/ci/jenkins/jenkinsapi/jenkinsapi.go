@@ -92,6 +92,9 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 		return queue.Report{}, err
 	}
 	c.before = now
+	for id := range begun {
+		delete(c.items, id)
+	}
 	r.Fill(&report)
 	return report, nil
 }
@@ -129,7 +132,6 @@ func (c *Client) runs(nodes []computer, report *queue.Report) (now map[string]ru
 			j.QueuedAt = b.queued
 			now[j.Key] = b
 			begun[e.Build.QueueID] = true
-			delete(c.items, e.Build.QueueID)
 			report.Jobs = append(report.Jobs, j)
 		}
 		report.Workers = append(report.Workers, c.worker(n, builds))

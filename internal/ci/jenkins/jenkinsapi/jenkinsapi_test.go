@@ -13,7 +13,6 @@ import (
 	"github.com/cimeter/cimeter/internal/ci/askhttp"
 	"github.com/cimeter/cimeter/internal/ci/citest"
 	"github.com/cimeter/cimeter/internal/ci/jenkins/jenkinsapi"
-	"github.com/cimeter/cimeter/internal/queue"
 )
 
 // basic lets a stand-in that wants a bearer token be asked with user and token.
@@ -91,8 +90,8 @@ func TestPollLife(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	citest.Faults(t, basic(&citest.Folder{Dir: "testdata/server"}), func(t *testing.T, url string) (queue.Report, error) {
-		return client(t, url).Poll(t.Context())
+	citest.Faults(t, basic(&citest.Folder{Dir: "testdata/server"}), func(t *testing.T, url string) citest.Poller {
+		return client(t, url)
 	})
 	for path, body := range map[string]string{"/queue/": `{"_class":"x"}`, "/computer/": `{"computer":null}`} {
 		s := httptest.NewServer(basic(&citest.Folder{Dir: "testdata/server", Change: func(p string) (string, bool) { return body, strings.HasPrefix(p, path) }}))
@@ -124,6 +123,40 @@ func TestCancel(t *testing.T) {
 		asked := f.Asked(t)
 		if want == "" && (!errors.Is(err, cimeter.ErrInvalid) || len(asked) != 0) || want != "" && (err != nil || !slices.Equal(asked, []string{want})) {
 			t.Errorf("%s: asked %q, %v: want %q", key, asked, err, want)
+		}
+	}
+}
+
+// A poll that fails after it saw a build begin loses nothing of it.
+func TestPollFailsBetween(t *testing.T) {
+	step := 0
+	f := &citest.Folder{Dir: t.TempDir(), Change: func(path string) (string, bool) {
+		switch {
+		case strings.HasPrefix(path, "/queue/") && step == 0:
+			return `{"items":[{"id":41,"inQueueSince":1796022600000,"buildable":true,"buildableStartMilliseconds":1796022605000,"task":{"url":"http://x/job/a/"}}]}`, true
+		case strings.HasPrefix(path, "/queue/"):
+			return `{"items":[]}`, true
+		case strings.HasPrefix(path, "/computer/") && step == 0:
+			return `{"computer":[{"displayName":"n","numExecutors":1,"executors":[{"currentExecutable":{"url":"http://x/job/b/1/","number":1,"timestamp":1,"building":true,"queueId":7}}]}]}`, true
+		case strings.HasPrefix(path, "/computer/"):
+			return `{"computer":[{"displayName":"n","numExecutors":1,"executors":[{"currentExecutable":{"url":"http://x/job/a/3/","number":3,"timestamp":1796022620000,"building":true,"queueId":41}}]}]}`, true
+		case strings.HasPrefix(path, "/job/b/1/") && step == 1:
+			return `garbage`, true
+		case strings.HasPrefix(path, "/job/b/1/"):
+			return `{"url":"http://x/job/b/1/","number":1,"timestamp":1,"building":false,"result":"SUCCESS","duration":5}`, true
+		}
+		return "", false
+	}}
+	s := httptest.NewServer(basic(f))
+	defer s.Close()
+	c := client(t, s.URL)
+	for ; step < 3; step++ {
+		r, err := c.Poll(t.Context())
+		if (err != nil) != (step == 1) {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		if step == 2 && (len(r.Jobs) != 2 || r.Jobs[0].QueuedAt.UnixMilli() != 1796022605000 || r.Jobs[1].Status != cimeter.JobSuccess) {
+			t.Errorf("%+v: want the build with since when it waited, and the end of the other", r.Jobs)
 		}
 	}
 }

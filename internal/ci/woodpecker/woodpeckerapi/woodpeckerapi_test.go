@@ -123,8 +123,8 @@ func TestPollOldServer(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	citest.Faults(t, &citest.Folder{Dir: "testdata/server"}, func(t *testing.T, url string) (queue.Report, error) {
-		return client(t, url).Poll(t.Context())
+	citest.Faults(t, &citest.Folder{Dir: "testdata/server"}, func(t *testing.T, url string) citest.Poller {
+		return client(t, url)
 	})
 }
 
