@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/hooks"
 	"github.com/cimeter/cimeter/internal/httpapi"
@@ -44,6 +45,7 @@ type ciParts struct {
 	poller *poll.Poller
 	hooks  *hooks.Receiver // nil: none takes webhooks
 	notes  *notes.Notes    // nil: nothing is written back
+	logs   *jobSections    // nil: no CI server has logs with sections
 }
 
 // openCIServers makes them. Nothing is asked yet.
@@ -54,12 +56,16 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 	var asked []poll.Server
 	var heard []hooks.Server
 	var made []ciServer
+	readers := map[string]sectionReader{}
 	for _, c := range conf.CIServers {
 		s, err := newCIServer(c, e)
 		if err != nil {
 			return nil, err
 		}
 		made = append(made, s)
+		if reader, ok := s.source.(sectionReader); ok {
+			readers[readerKey(c.Kind, ci.ServerOf(c.URL))] = reader
+		}
 		one := poll.Server{
 			Name: c.Name, CI: c.Kind, Source: s.source, Cancel: s.cancel, Interval: c.Interval, Timeout: c.Timeout, Requests: c.Requests,
 		}
@@ -78,6 +84,7 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 	if len(heard) > 0 {
 		parts.hooks = hooks.New(hooks.Options{Servers: heard, Take: parts.poller.Take, Tally: counts}, log)
 	}
+	parts.logs = newJobSections(kept, readers)
 	parts.notes = newNotes(conf.CIServers, made, kept, log)
 	return parts, nil
 }
@@ -117,6 +124,9 @@ func (p *ciParts) routes(o *httpapi.Options) {
 		return
 	}
 	o.Queue = p.poller.State
+	if p.logs != nil {
+		o.Sections = p.logs.parts
+	}
 	if p.poller.Cancels() {
 		o.Cancel = p.poller.Cancel
 	}

@@ -94,7 +94,7 @@ var layers = map[string]row{
 	"internal/docker": {layer: adapter,
 		theirs:   []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "github.com/containerd/errdefs"},
 		whyTheir: "the official client of the Docker Engine"},
-	"internal/httpapi": {layer: adapter, ours: []string{"internal/discover/targets", "internal/display", "internal/filter", "internal/queue", "internal/recordjson", "internal/store", "internal/summary", "internal/wire"}, mayLog: true /* hands http.Server its caller's logger */},
+	"internal/httpapi": {layer: adapter, ours: []string{"internal/discover/targets", "internal/display", "internal/filter", "internal/queue", "internal/section", "internal/recordjson", "internal/store", "internal/summary", "internal/wire"}, mayLog: true /* hands http.Server its caller's logger */},
 	"internal/httpapi/webconfig": {layer: adapter, mayLog: true, /* the toolkit asks for a logger; it gets one that discards */
 		theirs: []string{"github.com/prometheus/exporter-toolkit"}, whyTheir: "TLS and basic auth as all exporters have them"},
 	"internal/install":           {layer: adapter, ours: []string{"deploy"}},
@@ -102,7 +102,7 @@ var layers = map[string]row{
 	"internal/netns":             {layer: adapter, theirs: sys, whyTheir: "netlink"},
 	"internal/output/expvar":     {layer: adapter, ours: []string{"internal/series"}},
 	"internal/output/prometheus": {layer: adapter, ours: []string{"internal/catalog", "internal/series", "internal/tally"}},
-	"internal/output/otlp": {layer: adapter, ours: []string{"internal/catalog", "internal/display", "internal/protoappend", "internal/refusal", "internal/series"},
+	"internal/output/otlp": {layer: adapter, ours: []string{"internal/catalog", "internal/display", "internal/protoappend", "internal/refusal", "internal/series", "internal/tally"},
 		theirs: []string{"google.golang.org/protobuf"}, whyTheir: "the encoding of protobuf's fields"},
 	"internal/output/post":   {layer: adapter, ours: []string{"internal/display", "internal/refusal"}},
 	"internal/output/statsd": {layer: adapter, ours: []string{"internal/series"}},

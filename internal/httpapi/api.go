@@ -70,6 +70,8 @@ type Options struct {
 	// Cancel asks a CI server to end a build; by is the address that wants it. The
 	// error wraps cimeter.ErrNotFound, ErrConflict or ErrUnsupported. nil: nobody may.
 	Cancel func(ctx context.Context, key, by string) error
+	// Sections divides the stages of a build. nil: there is no such route.
+	Sections Sections
 	// Access says who may use a route. nil: everybody may, as on a listener
 	// that has its own authentication.
 	Access *Access
@@ -118,7 +120,7 @@ func New(o Options) *API {
 	a.routes = append(a.routes, a.queryRoutes()...)
 	a.routes = append(a.routes, a.fleetRoutes()...)
 	a.routes = append(a.routes, a.ingestRoutes()...)
-	a.routes = append(a.routes, a.workRoutes()...)
+	a.routes = append(append(a.routes, a.workRoutes()...), a.sectionRoutes()...)
 	if o.Pages != nil {
 		a.routes = append(a.routes, route{path: "/", role: Read, handle: func(w http.ResponseWriter, r *http.Request) error {
 			o.Pages.ServeHTTP(w, r)
