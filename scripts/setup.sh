@@ -21,6 +21,9 @@ need qemu-system-x86_64 qemu-system-x86
 need cpio cpio
 need debootstrap debootstrap
 need strace strace
+need git git
+need gcc gcc # Gitea's SQLite
+[ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 need systemd-analyze systemd
 need rpmbuild rpm
 need chromium-headless-shell chromium-headless-shell
