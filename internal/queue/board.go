@@ -176,6 +176,9 @@ func (b *Board) addJob(s *server, r *Report, from *cimeter.Job) *entry {
 	if r.WholeJobs {
 		e.polled = latest(e.polled, r.At)
 	}
+	if at := &e.firsts[t.rank]; at.IsZero() || r.At.Before(*at) {
+		*at = r.At
+	}
 	e.told = learn(e.told, t, fillJob)
 	return e
 }
@@ -242,13 +245,36 @@ func (s *server) near(clock time.Duration) time.Duration {
 	return clock
 }
 
-// active reports whether a build waits, is blocked or runs, and has not left.
+// active reports whether a build waits, is blocked or runs, and has not left. One that
+// the last whole list does not have is there only when what was told since is news: a
+// webhook that comes late tells of what was before the list.
 func (s *server) active(e *entry) bool {
-	switch e.rank() {
-	case rankBlocked, rankWaiting, rankRunning:
-		return !e.at().Before(s.wholeJobs)
+	is := e.rank()
+	switch {
+	case is != rankBlocked && is != rankWaiting && is != rankRunning:
+		return false
+	case !e.polled.Before(s.wholeJobs):
+		return true
+	case e.at().Before(s.wholeJobs):
+		return false
 	}
-	return false
+	j, _, _ := e.job(s.ahead())
+	since := map[rank]time.Time{rankBlocked: j.CreatedAt, rankWaiting: j.QueuedAt, rankRunning: j.StartedAt}[is]
+	if !since.IsZero() {
+		switch after := since.Sub(s.wholeJobs); {
+		case after > 0:
+			return true
+		case after < -sameClock-time.Second: // servers tell whole seconds
+			return false
+		}
+	}
+	// If it was there before the list, the list would have it.
+	for _, r := range [...]rank{rankBlocked, rankWaiting, rankRunning} {
+		if at := e.firsts[r]; !at.IsZero() && at.Before(s.wholeJobs) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *server) present(w *workerEntry) bool { return !lastAt(w.told).Before(s.wholeWorkers) }

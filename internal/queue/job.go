@@ -40,14 +40,15 @@ func rankOf(s cimeter.JobStatus) rank {
 // entry is what is known of one build.
 type entry struct {
 	told   []told[cimeter.Job]
-	polled time.Time // when a whole list of builds had it last
+	polled time.Time                // when a whole list of builds had it last
+	firsts [rankEnded + 1]time.Time // when it was first told to be of each rank; zero: it was not
 
 	// What the looks at the board found; see look.go.
 	counted  bool // its end is told of
 	started  bool // its wait is among the samples
 	spent    Wait // what it was seen to wait for, while it waited
 	seen     time.Time
-	first    time.Time   // when its first container started, as an agent told
+	began    time.Time   // when its first container started, as an agent told
 	prepared time.Time   // when it was last seen to be prepared
 	ready    time.Time   // when an agent was first seen to run its own commands
 	last     cimeter.Job // as it was told of last to those who store it

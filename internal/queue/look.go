@@ -205,13 +205,13 @@ func (e *entry) spend(j *cimeter.Job, why Why, now time.Time) {
 // meet keeps what an agent tells of when a build's own commands began. It is as exact
 // as heartbeats and looks are frequent.
 func (e *entry) meet(a *AgentBuild, now time.Time) {
-	if e.first.IsZero() {
-		e.first = a.StartedAt
+	if e.began.IsZero() {
+		e.began = a.StartedAt
 	}
-	if e.ready.IsZero() && !e.first.IsZero() && !preparing(a.Stage) {
-		e.ready = latest(now, e.first)
+	if e.ready.IsZero() && !e.began.IsZero() && !preparing(a.Stage) {
+		e.ready = latest(now, e.began)
 		if e.prepared.IsZero() { // it was never seen to prepare
-			e.ready = e.first
+			e.ready = e.began
 		}
 	}
 	if preparing(a.Stage) {
@@ -222,12 +222,12 @@ func (e *entry) meet(a *AgentBuild, now time.Time) {
 // wait is how a build's wait is split, until its own first command.
 func (e *entry) wait(j *cimeter.Job, waited cimeter.Opt[float64]) Wait {
 	w := queued(e.spent, waited)
-	if j.StartedAt.IsZero() || e.first.IsZero() {
+	if j.StartedAt.IsZero() || e.began.IsZero() {
 		return w
 	}
-	w.Starting = max(0, e.first.Sub(j.StartedAt).Seconds())
+	w.Starting = max(0, e.began.Sub(j.StartedAt).Seconds())
 	if !e.ready.IsZero() {
-		w.Preparing = e.ready.Sub(e.first).Seconds()
+		w.Preparing = e.ready.Sub(e.began).Seconds()
 	}
 	return w
 }
