@@ -12,6 +12,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci/citest"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/poll"
 )
 
 // Each kind is asked with the token that may read, and ends builds with the other,
@@ -76,6 +77,9 @@ func TestNewAsked(t *testing.T) {
 			}
 			if got.hook != nil {
 				t.Error("a hook without a secret")
+			}
+			if _, follows := got.source.(poll.Events); follows != (kind == "woodpecker") {
+				t.Errorf("has a stream of events: %v", follows)
 			}
 			c.HookSecretFile = hook
 			got, err = newCIServer(c, e)

@@ -134,3 +134,17 @@ func FuzzHook(f *testing.F) {
 		citest.Sane(t, r, err)
 	})
 }
+
+// What the library that Drone signs with (99designs/httpsignatures-go) made of a body.
+func TestHookOfDrone(t *testing.T) {
+	h := http.Header{
+		"Date":          {"Mon, 30 Nov 2026 12:00:00 GMT"},
+		"Digest":        {"SHA-256=HVvocRUSOTa7btHwKhLoWJDooIfH/9+DePveJEhfTe8="},
+		"X-Drone-Event": {"user"},
+		"Signature":     {`keyId="hmac-key",algorithm="hmac-sha256",signature="GclFi3JA40XRdwVwfm0H6Cslah+qGEjlRZ/qh6WML/s=",headers="date digest"`},
+	}
+	hook := droneapi.Hook{URL: "https://drone.example.com", Secret: func() (string, error) { return "only-for-tests", nil }}
+	if err := hook.Verify(h, []byte(`{"event":"user","action":"created"}`), now); err != nil {
+		t.Error(err)
+	}
+}
