@@ -30,7 +30,11 @@ func openExports(conf config.Config, e *env, counts *tally.Table, log *slog.Logg
 	for _, t := range targets {
 		log.Info("sending metrics", "output", t.Name, "interval", t.Interval)
 	}
-	sources = append(sources, series.NewWalker(counts, start).Families)
+	walker := series.NewWalker(counts, start)
+	if c := conf.Outputs.OTLP; c.Metrics && c.Traces {
+		walker.Exemplars()
+	}
+	sources = append(sources, walker.Families)
 	return &exports{export.New(export.Options{Targets: targets, Sources: sources, Tally: counts}, log)}, nil
 }
 

@@ -25,7 +25,7 @@ func newOTLP(conf config.Config, e *env) ([]export.Target, error) {
 		return nil, fmt.Errorf("outputs.otlp: %w", err)
 	}
 	version := readBuild().Version
-	o := otlp.Options{To: to, Version: version, Resource: export.Labels(c.Resource, map[string]string{
+	o := otlp.Options{To: to, Version: version, Traced: c.Traces, Resource: export.Labels(c.Resource, map[string]string{
 		"service.name": "cimeter", "service.version": version, "service.instance.id": conf.Machine, "host.name": conf.Machine,
 	})}
 	t := export.Target{Name: "otlp", Interval: c.Interval, AtEnd: true, Close: to.Close}

@@ -35,11 +35,17 @@ type Exemplar struct {
 
 // Fine makes the walker give histograms their Native and Exemplar, which costs as
 // much again as all else of them.
-func (w *Walker) Fine() { w.fine = true }
+func (w *Walker) Fine() { w.fine, w.exemplars = true, true }
+
+// Exemplars makes the walker give histograms their Exemplar.
+func (w *Walker) Exemplars() { w.exemplars = true }
 
 func (w *Walker) refine(b *Buckets, h *tally.Histogram) {
 	if e, ok := h.Exemplar(); ok {
 		b.Exemplar = &Exemplar{Label{tally.BuildLabel, e.Build}, e.Value, e.At}
+	}
+	if !w.fine {
+		return
 	}
 	n := &Native{Schema: tally.NativeSchema}
 	n.ZeroThreshold, n.Zero, n.First, w.counts = h.Native(w.counts[:0])

@@ -13,8 +13,9 @@ type Walker struct {
 	table    *tally.Table
 	start    time.Time
 	families []walked
-	fine     bool
 	counts   []uint64 // of the histogram at hand
+
+	fine, exemplars bool // give histograms their Native, and their Exemplar
 }
 
 // walked is one metric of the catalogue with what is kept of its series: their
@@ -202,7 +203,7 @@ func (w *Walker) histogram(points []Point, f *walked, name int, h *tally.Histogr
 	for i := range b.Counts {
 		b.Counts[i] = h.Bucket(i)
 	}
-	if w.fine {
+	if w.exemplars {
 		w.refine(b, h)
 	}
 	n := &f.names[name]

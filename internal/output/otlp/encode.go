@@ -8,6 +8,7 @@ import (
 
 	"github.com/cimeter/cimeter/internal/protoappend"
 	"github.com/cimeter/cimeter/internal/series"
+	"github.com/cimeter/cimeter/internal/tally"
 )
 
 // Field numbers of opentelemetry/proto: collector/metrics/v1, metrics/v1,
@@ -44,9 +45,15 @@ const (
 	manySum       = 5
 	histoCounts   = 6
 	histoBounds   = 7
+	histoExemplar = 8
 	histoAttr     = 9
 	summaryValues = 6
 	summaryAttr   = 7
+	exemplarTime  = 2
+	exemplarValue = 3
+	exemplarSpan  = 4
+	exemplarTrace = 5
+	exemplarAttr  = 7 // filtered_attributes
 	quantileRank  = 1
 	quantileValue = 2
 
@@ -203,6 +210,9 @@ func (e *encoder) point(part part, p *series.Point) {
 	case part.family.Kind == series.Histogram:
 		attributes = histoAttr
 		b = appendHistogram(b, p.Buckets)
+		if x := p.Buckets.Exemplar; x != nil && e.o.traced && x.Label.Name == tally.BuildLabel {
+			b = appendExemplar(b, x)
+		}
 	case part.family.Kind == series.Summary:
 		attributes = summaryAttr
 		b = appendSummary(b, p.Quantiles)
@@ -225,6 +235,20 @@ func appendHistogram(b []byte, h *series.Buckets) []byte {
 	for _, f := range h.Bounds {
 		b = protowire.AppendFixed64(b, math.Float64bits(f))
 	}
+	return protoappend.Close(b, at)
+}
+
+// appendExemplar appends an observation and where it leads: the span of the run of
+// the build's task. A stage has no other: which of its attempts was observed is
+// not known.
+func appendExemplar(b []byte, x *series.Exemplar) []byte {
+	d := newIDs(x.Label.Value)
+	b, at := protoappend.Open(b, histoExemplar)
+	b = protoappend.Fixed64(b, exemplarTime, nano(x.At))
+	b = protoappend.Double(b, exemplarValue, x.Value)
+	b = protoappend.Bytes(b, exemplarSpan, d.span(taskSpan))
+	b = protoappend.Bytes(b, exemplarTrace, d.trace[:])
+	b = appendAttribute(b, exemplarAttr, "cimeter.build", x.Label.Value)
 	return protoappend.Close(b, at)
 }
 

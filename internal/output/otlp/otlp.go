@@ -38,16 +38,22 @@ type Options struct {
 	To       Poster
 	Resource []series.Label // attributes of what sends: service.name ...
 	Version  string         // of cimeter, as the version of the instrumentation scope
+	// Traced says that builds are sent as traces to the same receiver: the exemplars
+	// of histograms are sent then, with the ids of their builds' traces.
+	Traced bool
 }
 
 // Output sends metrics. Make it with New.
 type Output struct {
 	sender
-	names namer
+	names  namer
+	traced bool
 }
 
 // New returns an output that has sent nothing yet.
-func New(o Options) *Output { return &Output{sender: newSender(o), names: newNamer()} }
+func New(o Options) *Output {
+	return &Output{sender: newSender(o), names: newNamer(), traced: o.Traced}
+}
 
 // Traces sends finished builds. Make it with NewTraces; it and an Output to the
 // same receiver may send at once.

@@ -33,6 +33,7 @@ const (
 	kindServer     = 2
 	maxStages      = 1000 // spans of one record: more are no stages that anybody reads
 	actionOfBuilds = "RUN"
+	taskSpan       = "task" // what the id of a build's second span is made of
 )
 
 // ids makes the ids of a build's spans from its key: the same whoever sends them,
@@ -88,7 +89,7 @@ func (o *Traces) appendTrace(b []byte, r *cimeter.Record) []byte {
 	b = identity(b, &r.Build)
 	b = protoappend.Close(b, at)
 
-	task := span{id: d.span("task"), parent: run.id, name: r.Name, kind: kindInternal, start: r.StartedAt, end: r.EndedAt, status: run.status}
+	task := span{id: d.span(taskSpan), parent: run.id, name: r.Name, kind: kindInternal, start: r.StartedAt, end: r.EndedAt, status: run.status}
 	if task.name == "" {
 		task.name = r.Number
 	}
