@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -20,9 +21,35 @@ func newPages(role *server.Server, kept builds, ci *ciParts, report func(route s
 	source := pageSource{kept: kept, agents: role.Agents}
 	o := web.Options{Source: source, Totals: source, Fleet: source, Version: readBuild().Version, Report: report, Queue: nothingWaits}
 	if ci != nil {
-		o.Queue = ci.poller.State
+		o.Queue = (&recentQueue{state: ci.poller.State}).State
+		if ci.logs != nil {
+			o.Sections = ci.logs.parts
+		}
 	}
 	return web.New(o)
+}
+
+// recentQueue is a queue as it was at most queueAge ago: everybody who looks at a
+// page at once is shown one state, since thousands of builds take long to put in
+// order.
+type recentQueue struct {
+	state func() queue.State
+
+	mu   sync.Mutex
+	last queue.State
+	at   time.Time
+}
+
+const queueAge = time.Second
+
+// State is a web.Queue.
+func (r *recentQueue) State() queue.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.at) >= queueAge {
+		r.last, r.at = r.state(), now
+	}
+	return r.last
 }
 
 // nothingWaits is the queue of a server that has no CI server: its page says how

@@ -43,7 +43,7 @@ func everyPage() []shown {
 	return []shown{
 		{"now", "/"}, {"builds", "/builds?t=7d"}, {"builds-filtered", "/builds?t=7d&q=result%3Afailed+cpu%3E100s&sort=-cpu"}, {"builds-empty", "/builds?q=project%3Anone"},
 		{"builds-wrong", "/builds?q=lint+colour%3Ared+x"},
-		{"build", key(webtest.Example())}, {"oom", key(webtest.OOM())}, {"incomplete", key(webtest.Incomplete())}, {"absent", key(webtest.Absent())},
+		{"build", key(webtest.Example())}, {"oom", key(webtest.OOM()) + "?sections=on"}, {"incomplete", key(webtest.Incomplete())}, {"absent", key(webtest.Absent())},
 		{"single", key(webtest.Single())}, {"nothing", key(webtest.Nothing())}, {"running", key(webtest.Running())},
 		{"unmetered", key(webtest.Unmetered())}, {"skipped", key(webtest.Skipped())}, {"builds-unmetered", "/builds?q=9190"},
 		{"zoomed", key(webtest.Example()) + "?from=20&to=80&table=mem&stages=-cpu"},
@@ -174,7 +174,7 @@ func TestHostileNamesInBrowser(t *testing.T) {
 					log.Sections[j].Name = s
 				}
 				m.Logs = map[string]section.Log{m.Records[0].Key: log}
-				h.look(m, "/builds?q="+q+"&project="+q, "/builds/"+m.Records[0].Key, "/project?t=all&name="+q, "/job?t=all&project="+q+"&name="+q,
+				h.look(m, "/builds?q="+q+"&project="+q, "/builds/"+m.Records[0].Key+"?sections=on", "/project?t=all&name="+q, "/job?t=all&project="+q+"&name="+q,
 					"/machine?t=all&name="+q, "/runner?t=all&key="+q, "/compare?a="+url.QueryEscape(m.Records[0].Key)+"&b="+url.QueryEscape(m.Records[1].Key))
 			}
 		})

@@ -34,13 +34,15 @@ type buildView struct {
 	Figures  []keyFigure
 	Problem  string
 	timelineView
-	Unmetered bool
-	Stages    stageTable
-	Sections  *sectionTable
-	Peers     *peerTable
-	Gaps      []gapRow
-	About     []fact // of the measurement itself
-	GapsOpen  bool
+	Unmetered   bool
+	Stages      stageTable
+	Sections    *sectionTable
+	SectionsURL string // asks for them
+	NoSections  string // why there are none
+	Peers       *peerTable
+	Gaps        []gapRow
+	About       []fact // of the measurement itself
+	GapsOpen    bool
 }
 
 type badge struct{ Text, Title, Class, URL string }
@@ -115,16 +117,9 @@ func (p *Pages) build(w http.ResponseWriter, r *http.Request) error {
 	if v.Unmetered {
 		v.Plots, v.Problem = false, ""
 	} else {
-		parts, divided, err := p.sections(r.Context(), record, running)
-		if err != nil {
-			return err
-		}
 		v.timeline(record, a, whole, path, q, to)
 		v.Stages = stagesOf(record, q, path, to)
-		if divided {
-			v.Sections = sectionsOf(record, &parts, to)
-			v.Lanes = append(v.Lanes, sectionLanes(record, &parts, a, to)...)
-		}
+		p.divide(r.Context(), &v, record, q, a, path, to)
 	}
 	if err := p.peers(r.Context(), record, running, &v, now); err != nil {
 		return err

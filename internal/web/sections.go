@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/section"
@@ -28,20 +30,36 @@ type sectionRow struct {
 	Disk, Net      string
 }
 
-// sections are the parts of a build's stages; ok is false where its log has none.
-func (p *Pages) sections(ctx context.Context, r *cimeter.Record, running bool) (parts section.Parts, ok bool, err error) {
-	if p.o.Sections == nil || running {
-		return parts, false, nil
+// sectionsTime is how long a reader waits for the sections, which may be read from
+// the CI server.
+const sectionsTime = 5 * time.Second
+
+// divide adds the sections of a build's log to its page when they are asked for:
+// not at each look, as they may have to be fetched. That there are none, or that they
+// cannot be had, leaves the rest of the page as it is.
+func (p *Pages) divide(ctx context.Context, v *buildView, r *cimeter.Record, q url.Values, a axis, path string, to func(from, to float64) string) {
+	if p.o.Sections == nil || v.Running || len(r.Stages) == 0 {
+		return
 	}
-	log, err := p.o.Sections(ctx, r.Key)
-	if errors.Is(err, cimeter.ErrNotFound) {
-		return parts, false, nil
+	z := cloneValues(q)
+	if z.Get("sections") != "on" {
+		z.Set("sections", "on")
+		v.SectionsURL = path + "?" + z.Encode() + "#stages"
+		return
 	}
-	if err != nil {
-		return parts, false, err
+	ctx, cancel := context.WithTimeout(ctx, sectionsTime)
+	defer cancel()
+	parts, err := p.o.Sections(ctx, r.Key)
+	switch {
+	case errors.Is(err, cimeter.ErrNotFound):
+		v.NoSections = "The job's log has no sections that divide a stage, or its CI server does not tell them."
+	case err != nil:
+		v.NoSections = "The sections of the job's log could not be read now."
+		p.report("/builds/", err)
+	default:
+		v.Sections = sectionsOf(r, &parts, to)
+		v.Lanes = append(v.Lanes, sectionLanes(r, &parts, a, to)...)
 	}
-	parts, ok = section.Split(r, log)
-	return parts, ok, nil
 }
 
 // partName is how a part is called: the rest of a stage has no name.

@@ -1,6 +1,8 @@
 package web_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/section"
+	"github.com/cimeter/cimeter/internal/web"
 	"github.com/cimeter/cimeter/internal/webtest"
 )
 
@@ -43,7 +46,11 @@ func TestUnmetered(t *testing.T) {
 func TestSections(t *testing.T) {
 	r := webtest.Example()
 	m := &webtest.Memory{Records: []*cimeter.Record{r}, Logs: map[string]section.Log{r.Key: webtest.Log(r)}}
-	_, body := get(t, pages(t, m), key(r))
+	h := pages(t, m)
+	_, body := get(t, h, key(r))
+	lacks(t, body, "Inside the stages") // nobody asked: it may have to be fetched
+	wants(t, body, `href="`+key(r)+`?sections=on#stages"`)
+	_, body = get(t, h, key(r)+"?sections=on")
 	parts, ok := section.Split(r, m.Logs[r.Key])
 	if !ok {
 		t.Fatal("no stage is divided")
@@ -55,6 +62,18 @@ func TestSections(t *testing.T) {
 	}
 	wants(t, table, "compile", "codegen", "unit tests", "the rest", `class="inner"`, "a border lies at most 0.10 s from where it truly was")
 	wants(t, body, `aria-label="Sections of the log"`, `aria-label="unit tests, 1 m 20 s, `)
-	_, body = get(t, pages(t, &webtest.Memory{Records: m.Records}), key(r))
+	_, body = get(t, pages(t, &webtest.Memory{Records: m.Records}), key(r)+"?sections=on")
 	lacks(t, body, "Inside the stages", "Sections of the log")
+	wants(t, body, "no sections that divide a stage")
+	// That the CI server is away costs the page nothing else.
+	var reported error
+	p, err := web.New(web.Options{Source: m, Report: func(_ string, err error) { reported = err }, Sections: func(context.Context, string) (section.Parts, error) { return section.Parts{}, errors.New("away") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, body := get(t, p, key(r)+"?sections=on")
+	if code != http.StatusOK || reported == nil {
+		t.Errorf("got %d, reported %v", code, reported)
+	}
+	wants(t, body, "could not be read now", "step_script")
 }

@@ -44,11 +44,17 @@ func (m *Memory) Queue() queue.State {
 }
 
 // Sections is a web.Sections.
-func (m *Memory) Sections(_ context.Context, key string) (section.Log, error) {
+func (m *Memory) Sections(ctx context.Context, key string) (section.Parts, error) {
 	if log, ok := m.Logs[key]; ok {
-		return log, nil
+		r, _, err := m.Build(ctx, key)
+		if err != nil {
+			return section.Parts{}, err
+		}
+		if parts, ok := section.Split(r, log); ok {
+			return parts, nil
+		}
 	}
-	return section.Log{}, fmt.Errorf("log of %q: %w", key, cimeter.ErrNotFound)
+	return section.Parts{}, fmt.Errorf("log of %q: %w", key, cimeter.ErrNotFound)
 }
 
 // Build implements web.Source.
