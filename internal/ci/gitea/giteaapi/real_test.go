@@ -111,6 +111,13 @@ func TestRealGitea(t *testing.T) {
 			t.Errorf("%+v: want it to wait for build, and not for a runner", j)
 		}
 	}
+	own, err := giteaapi.New(giteaapi.Options{Kind: gitea.CI, URL: g.URL, Ask: s, Projects: []string{g.User + "/app"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of, err := own.Poll(t.Context()); err != nil || len(of.Jobs) != len(r.Jobs) || !of.WholeJobs {
+		t.Errorf("asked by repository: %+v, %v: want the same %d jobs", of.Jobs, err, len(r.Jobs))
+	}
 	runner := g.Runner(t, "metal-1", "metal")
 	task := runner.Take(t)
 	runner.Begin(t, task)
