@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/cimeter/cimeter/internal/series"
 )
 
 // Counter is a counter of an author's own. Make it with Meter.Counter.
@@ -32,7 +34,7 @@ func (m *Meter) Gauge(name, help string) *Gauge {
 	if m == nil {
 		return nil
 	}
-	return &Gauge{m.custom.instrument(validName(name), help, kindGauge, nil)}
+	return &Gauge{m.custom.instrument(series.LabelName(name), help, kindGauge, nil)}
 }
 
 // Histogram returns the histogram of that name, as Counter does. The bounds are
@@ -51,7 +53,7 @@ func (m *Meter) Histogram(name, help string, bounds ...float64) *Histogram {
 			rising = append(rising, b)
 		}
 	}
-	return &Histogram{m.custom.instrument(validName(name), help, kindHistogram, rising)}
+	return &Histogram{m.custom.instrument(series.LabelName(name), help, kindHistogram, rising)}
 }
 
 // With returns the counter with labels added, given as name, value, name, value.
@@ -139,22 +141,8 @@ func (c *cell) tell() {
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
 // counterName is a valid name that ends in _total.
-func counterName(name string) string { return strings.TrimSuffix(validName(name), "_total") + "_total" }
-
-// validName makes name one that every system takes: letters, digits and
-// underscores, and no digit first.
-func validName(name string) string {
-	b := []byte(name)
-	for i, c := range b {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			b[i] = '_'
-		}
-	}
-	if len(b) == 0 {
-		return "_"
-	}
-	return string(b)
+func counterName(name string) string {
+	return strings.TrimSuffix(series.LabelName(name), "_total") + "_total"
 }
 
 // bounded returns v as valid UTF-8 of at most maxLabel runes, with nothing kept

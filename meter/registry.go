@@ -93,7 +93,7 @@ func (r *registry) instrument(name, help string, kind series.Kind, bounds []floa
 func (i instrument) with(labelValues []string) instrument {
 	labels := slices.Clone(i.cell.labels)
 	for n := 0; n+1 < len(labelValues); n += 2 {
-		name, value := validName(labelValues[n]), bounded(labelValues[n+1])
+		name, value := series.LabelName(labelValues[n]), bounded(labelValues[n+1])
 		if reserved(name) {
 			name += "_"
 		}

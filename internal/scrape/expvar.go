@@ -56,7 +56,7 @@ func (m *maker) object(prefix string, of map[string]any, depth int) {
 }
 
 func (m *maker) number(name string, v float64) {
-	if name = validName(name); m.wanted(name) {
+	if name = series.MetricName(name); m.wanted(name) {
 		m.add(name, "", series.Unknown, series.Point{Value: v})
 	}
 }

@@ -36,7 +36,7 @@ func (m *maker) add(name, help string, kind series.Kind, p series.Point) {
 		m.skip("series")
 		return
 	}
-	name = validName(m.o.Prefix + name)
+	name = series.MetricName(m.o.Prefix + name)
 	p.Labels = m.labels(p.Labels)
 	p.Key = series.Key(name, p.Labels)
 	if m.seen[p.Key] {
@@ -73,7 +73,7 @@ func (m *maker) labels(of []series.Label) []series.Label {
 			name = to
 		}
 		if name != "" {
-			put(validName(name), bounded(l.Value))
+			put(series.LabelName(name), bounded(l.Value))
 		}
 	}
 	for _, l := range m.o.Labels {
@@ -103,22 +103,6 @@ func unit(name string) string {
 		}
 	}
 	return ""
-}
-
-// validName makes name one that every system takes: letters, digits and
-// underscores, and no digit first.
-func validName(name string) string {
-	b := []byte(name)
-	for i, c := range b {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == ':'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			b[i] = '_'
-		}
-	}
-	if len(b) == 0 {
-		return "_"
-	}
-	return string(b)
 }
 
 func bounded(v string) string {

@@ -208,7 +208,7 @@ func (o *Output) family(f *series.Family) *family {
 		if len(o.families) >= maxFamilies {
 			clear(o.families) // their series keep those that they have
 		}
-		known = &family{name: metricName(f.Name), help: f.Help, unit: f.Unit, kind: f.Kind}
+		known = &family{name: series.MetricName(f.Name), help: f.Help, unit: f.Unit, kind: f.Kind}
 		o.families[f.Name] = known
 	}
 	return known

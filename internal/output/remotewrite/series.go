@@ -114,7 +114,7 @@ func (o *Output) labels(own []series.Label, reserved string) []series.Label {
 	out := make([]series.Label, 0, len(own)+len(o.o.Labels))
 	for _, list := range [][]series.Label{own, o.o.Labels} {
 		for _, l := range list {
-			l.Name = labelName(l.Name)
+			l.Name = series.LabelName(l.Name)
 			taken := func(other series.Label) bool { return other.Name == l.Name }
 			if l.Value != "" && l.Name != reserved && l.Name != "__name__" && !slices.ContainsFunc(out, taken) {
 				out = append(out, l)
@@ -123,34 +123,6 @@ func (o *Output) labels(own []series.Label, reserved string) []series.Label {
 	}
 	slices.SortFunc(out, func(a, b series.Label) int { return strings.Compare(a.Name, b.Name) })
 	return slices.Clip(out)
-}
-
-func labelName(s string) string  { return legal(s, false) }
-func metricName(s string) string { return legal(s, true) }
-
-// legal replaces what every receiver takes in no name: [a-zA-Z_][a-zA-Z0-9_]*,
-// and colons in a metric's.
-func legal(s string, colon bool) string {
-	ok := func(i int, c byte) bool {
-		return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9' || colon && c == ':'
-	}
-	fine := s != ""
-	for i := range len(s) {
-		fine = fine && ok(i, s[i])
-	}
-	if fine {
-		return s
-	}
-	b := []byte(s)
-	for i := range b {
-		if !ok(i, b[i]) {
-			b[i] = '_'
-		}
-	}
-	if len(b) == 0 {
-		return "_"
-	}
-	return string(b)
 }
 
 // values appends the values of a point's series, in the order of newPoint's.
