@@ -87,7 +87,9 @@ func TestWrong(t *testing.T) {
 		want, status string
 	}{
 		"nothing": {func(*cimeter.Record) {}, "", "392 s CPU (+12 %), 3.10 of 4.00 GiB"},
-		"killed": {func(r *cimeter.Record) { r.Verdicts = []cimeter.Verdict{{Kind: "oom", Stage: "step_script", Evidence: "x"}} },
+		"killed": {func(r *cimeter.Record) {
+			r.Verdicts = []cimeter.Verdict{{Kind: "oom", Stage: "step_script", Evidence: "x"}}
+		},
 			"step_script was killed for memory: 3.10 of 4.00 GiB set by /docker/094e3b1cde6e09ff6b0e2cc1b8d1f0e7d7a1",
 			"step_script was killed for memory: 3.10 of 4.00 GiB set by /docker/094e3b1cde6e09ff6b0e2cc1b8d1f0e7d7a1, 392 s CPU (+12 %), 3.10 of 4.00 GiB"},
 		"throttled": {func(r *cimeter.Record) {
