@@ -175,9 +175,9 @@ func (c *Client) note(ctx context.Context, r *ask.Round, found []job, report *qu
 			continue
 		}
 		told[j.ID] = true
-		k := c.open[j.ID]
-		if k == nil || k.attempt != j.Attempt {
-			k = &known{repo: repo, attempt: j.Attempt}
+		k := &known{repo: repo, attempt: j.Attempt}
+		if was := c.open[j.ID]; was != nil && was.attempt == j.Attempt {
+			*k = *was // which Task may be reading
 		}
 		is := status(j.Status, j.Conclusion)
 		k.blocked = k.blocked || is == cimeter.JobBlocked
@@ -267,11 +267,11 @@ func (c *Client) ends(ctx context.Context, r *ask.Round, told map[int64]bool, re
 	asked := 0
 	var over []int64
 	for _, id := range slices.Sorted(maps.Keys(open)) {
-		k := open[id]
 		if told[id] || asked == maxEnds {
 			continue
 		}
 		asked++
+		k := *open[id]
 		path, err := repoPath(k.repo)
 		if err != nil {
 			return err
@@ -292,10 +292,12 @@ func (c *Client) ends(ctx context.Context, r *ask.Round, told map[int64]bool, re
 				return err
 			}
 		}
-		out := c.job(&j, k)
+		out := c.job(&j, &k)
 		report.Jobs = append(report.Jobs, out)
 		if out.Status.Ended() {
 			over = append(over, id)
+		} else {
+			c.remember(id, &k)
 		}
 	}
 	c.mu.Lock()

@@ -94,6 +94,36 @@ func TestPollEnd(t *testing.T) {
 	}
 }
 
+// Webhooks ask for tasks while a poll learns them.
+func TestTaskBesidePoll(t *testing.T) {
+	s := httptest.NewServer(&citest.Folder{Dir: "testdata/server"})
+	defer s.Close()
+	c := client(t, gitea.CI, s.URL)
+	done := make(chan error)
+	go func() {
+		var err error
+		for range 5 {
+			if _, e := c.Poll(t.Context()); e != nil {
+				err = e
+			}
+		}
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil || c.Task(11, 1) != 77 {
+				t.Errorf("task %d, %v: want 77", c.Task(11, 1), err)
+			}
+			return
+		default:
+			if n := c.Task(11, 1); n != 0 && n != 77 {
+				t.Fatalf("task %d", n)
+			}
+		}
+	}
+}
+
 func TestPollForgejo(t *testing.T) {
 	s := httptest.NewServer(&citest.Folder{Dir: "testdata/forgejo"})
 	defer s.Close()
