@@ -86,8 +86,8 @@ func TestCancel(t *testing.T) {
 		t.Errorf("job 2 is %s, job 1 is %s", s.jobs[2].status, s.jobs[1].status)
 	}
 	none := client(t, s, func(o *gitlabapi.Options) { o.CancelToken = nil })
-	before := len(s.log)
-	if err := none.Cancel(context.Background(), gitlab.JobKey(c.Server(), 1)); !errors.Is(err, cimeter.ErrUnauthorized) || len(s.log) != before {
+	before := s.made()
+	if err := none.Cancel(context.Background(), gitlab.JobKey(c.Server(), 1)); !errors.Is(err, cimeter.ErrUnauthorized) || s.made() != before {
 		t.Errorf("without a token: %v", err)
 	}
 	wrong := client(t, s, func(o *gitlabapi.Options) { o.CancelToken = func() (string, error) { return "wrong", nil } })

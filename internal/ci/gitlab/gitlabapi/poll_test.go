@@ -179,9 +179,9 @@ func TestPoll_Requests(t *testing.T) {
 				if wait > 0 {
 					continue
 				}
-				before := len(s.log)
+				before := s.made()
 				r := poll(t, c)
-				if n := len(s.log) - before; n != r.Requests {
+				if n := s.made() - before; n != r.Requests {
 					t.Fatalf("says %d requests, made %d", r.Requests, n)
 				}
 				perMinute[int(s.now.Sub(start).Minutes())] += r.Requests
@@ -279,7 +279,7 @@ func TestPoll_Faults(t *testing.T) {
 					poll(t, cl)
 				}
 				s.with(func() { s.fault, s.now = c.fault, s.now.Add(61*time.Second) })
-				before := len(s.log)
+				before := s.made()
 				_, err := cl.Poll(context.Background())
 				var e *queue.SourceError
 				if !errors.As(err, &e) || !errors.Is(err, c.is) || queue.Reason(err) != c.reason || e.RetryAfter != c.after {
@@ -288,7 +288,7 @@ func TestPoll_Faults(t *testing.T) {
 				if strings.Contains(err.Error(), token) || strings.Contains(err.Error(), "127.0.0.1:") && !strings.Contains(err.Error(), "read tcp") {
 					t.Errorf("the error tells too much: %v", err)
 				}
-				if n := len(s.log) - before; n != 1 || e.Requests != 1 {
+				if n := s.made() - before; n != 1 || e.Requests != 1 {
 					t.Errorf("%d requests after a failure, says %d: want 1", n, e.Requests)
 				}
 				s.with(func() { s.fault, s.now = nil, s.now.Add(20*time.Second) })
@@ -372,7 +372,7 @@ func TestPoll_Pages(t *testing.T) {
 		s.with(func() {
 			s.fault = func(w http.ResponseWriter, r *http.Request) bool {
 				if strings.HasSuffix(r.URL.Path, "/jobs") {
-					w.Header().Set("Link", fmt.Sprintf(`<http://elsewhere.example/x?page=%d>; rel="next"`, len(s.log)))
+					w.Header().Set("Link", fmt.Sprintf(`<http://elsewhere.example/x?page=%d>; rel="next"`, s.made()))
 					fmt.Fprint(w, `[{"id":1,"status":"pending"}]`)
 					return true
 				}
@@ -380,9 +380,9 @@ func TestPoll_Pages(t *testing.T) {
 			}
 			s.now = s.now.Add(20 * time.Second)
 		})
-		before := len(s.log)
-		if r := poll(t, c); len(s.log)-before > 60 || r.Wait < 10*time.Second {
-			t.Errorf("%d requests for a list without an end, next in %v", len(s.log)-before, r.Wait)
+		before := s.made()
+		if r := poll(t, c); s.made()-before > 60 || r.Wait < 10*time.Second {
+			t.Errorf("%d requests for a list without an end, next in %v", s.made()-before, r.Wait)
 		}
 	}
 }

@@ -69,3 +69,10 @@ func (s *standin) cancel(w http.ResponseWriter, number string) {
 	}
 	answer(w, 200, map[string]any{"data": map[string]any{"jobCancel": map[string]any{"errors": errs}}})
 }
+
+// made is how many requests there were.
+func (s *standin) made() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.log)
+}

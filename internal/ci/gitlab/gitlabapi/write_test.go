@@ -39,9 +39,9 @@ func TestPutNote(t *testing.T) {
 	if again := put("two\n"+marker, 0); again != id || s.notes[id]["body"] != "two\n"+marker || len(s.notes) != 151 {
 		t.Errorf("note %d: %v: want it edited", again, s.notes[id])
 	}
-	before := len(s.log)
-	if again := put("three\n"+marker, id); again != id || len(s.log)-before != 1 || s.notes[id]["body"] != "three\n"+marker {
-		t.Errorf("%d requests: want 1 with a known id", len(s.log)-before)
+	before := s.made()
+	if again := put("three\n"+marker, id); again != id || s.made()-before != 1 || s.notes[id]["body"] != "three\n"+marker {
+		t.Errorf("%d requests: want 1 with a known id", s.made()-before)
 	}
 	s.with(func() { delete(s.notes, id) })
 	if again := put("four\n"+marker, id); s.notes[again]["body"] != "four\n"+marker {
