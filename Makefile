@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 # daemons and kernels: that wants the machine for itself.
 UNITS = $$($(GO) list ./... | grep -v -e /e2e -e /bench)
 
-.PHONY: all build run test tools vet lint bench load fuzz e2e golden clean
+.PHONY: all build run test tools vet lint bench load fuzz e2e golden package image install release clean
 all: build
 
 build: ## the static binary: bin/cimeter
@@ -50,5 +50,20 @@ e2e: ## only the tests on real daemons and kernels
 golden: ## rewrite what is rendered from the code: docs, dependency list
 	$(GO) test ./internal/config ./internal/catalog ./internal/dashboard ./internal/archtest -update
 
+VERSION ?= 0.0.0
+ARCH := $(shell $(GO) env GOARCH)
+package: build ## deb and rpm of this machine's architecture: dist/; VERSION=1.2.3
+	scripts/package.sh $(VERSION) $(ARCH) bin/cimeter dist
+
+image: build ## the container image: dist/cimeter.tar
+	scripts/package-image.sh $(VERSION) $(ARCH) bin/cimeter dist/cimeter.tar
+
+install: build ## the agent onto this machine, with user, unit and configuration
+	bin/cimeter install
+
+release: ## programs for amd64 and arm64, packages, lists of modules, checksums: dist/
+	rm -rf dist
+	scripts/release.sh dist
+
 clean:
-	rm -rf bin
+	rm -rf bin dist
