@@ -172,15 +172,22 @@ func (q *GroupQuery) answer(parts map[*[3]string]*Rollup, from, to int64) Groups
 		p.A, p.B, p.C = names[0], names[1], names[2]
 		sums[*names] = p
 	}
-	all := make([]*Rollup, 0, len(sums))
+	type ranked struct {
+		*Rollup
+		value int64
+	}
+	all := make([]ranked, 0, len(sums))
 	for _, s := range sums {
 		if s.Builds > 0 {
-			all = append(all, s)
+			value, _ := s.dest()[sumColumns[q.Sort]-1].(*int64)
+			all = append(all, ranked{s, *value})
 		}
 	}
-	value := func(r *Rollup) int64 { return *r.dest()[sumColumns[q.Sort]-1].(*int64) }
-	slices.SortFunc(all, func(x, y *Rollup) int {
-		return cmp.Or(cmp.Compare(value(y), value(x)), strings.Compare(x.A, y.A), strings.Compare(x.B, y.B), strings.Compare(x.C, y.C))
+	slices.SortFunc(all, func(x, y ranked) int {
+		if c := cmp.Compare(y.value, x.value); c != 0 {
+			return c
+		}
+		return cmp.Or(strings.Compare(x.A, y.A), strings.Compare(x.B, y.B), strings.Compare(x.C, y.C))
 	})
 	out := Groups{From: Time(from), To: Time(to), More: len(all) > q.Limit}
 	by := groupings[q.By]
