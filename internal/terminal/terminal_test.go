@@ -145,7 +145,7 @@ func TestTop_Keys(t *testing.T) {
 		{"b", "blind fast slow"},
 		{"bb", "slow fast blind"},
 		{">", "slow fast blind"},
-		{"<", "fast slow blind"}, // time
+		{"<", "fast slow blind"},            // time
 		{"\x1b[D\x1b[D", "slow fast blind"}, // machine
 		{"/fa", "fast"},
 		{"/group/app", "fast slow"},

@@ -45,7 +45,7 @@ const (
 	OTLPReceiver Tool = "otlpreceiver"
 	// Gitea is the newest that the module proxy serves; it is compiled with C.
 	Gitea Tool = "gitea"
-	Helm         Tool = "helm"
+	Helm  Tool = "helm"
 	// CycloneDX lists the modules of a Go program.
 	CycloneDX Tool = "cyclonedx-gomod"
 )
