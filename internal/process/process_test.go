@@ -71,8 +71,12 @@ func TestFS_AppendCmdline(t *testing.T) {
 	if want := "kept:/proc/self/exe\x00child\x00xxx\x00\x00"; err != nil || string(got) != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
-	cmd := exec.Command("sh", "-c", "read x", strings.Repeat("y", 10_000))
+	cmd := exec.Command("sh", "-c", "echo; read x", strings.Repeat("y", 10_000))
 	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +85,10 @@ func TestFS_AppendCmdline(t *testing.T) {
 	}
 	defer cmd.Wait()
 	defer in.Close()
+	// Its command line is there a moment after exec succeeded: when it speaks.
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
 	if got, err := fs.AppendCmdline(nil, cmd.Process.Pid); err != nil || len(got) != 4096 {
 		t.Errorf("long: got %d bytes, %v, want 4096", len(got), err)
 	}
