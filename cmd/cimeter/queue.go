@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,23 +34,11 @@ func (c *queueCmd) Help() string { return queueHelp }
 
 // queueShowCmd shows it.
 type queueShowCmd struct {
-	serverFlags `embed:""`
-	Once        bool          `help:"Print the table once, as plain text, also on a terminal."`
-	Format      string        `enum:"table,json,csv" default:"table" help:"Form of what is printed once: table, json or csv; the others than table imply --once."`
-	Interval    time.Duration `default:"2s" placeholder:"TIME" help:"Time between two readings, 250ms or more; default ${default}."`
-	Color       string        `enum:"auto,never" default:"auto" help:"auto, or never; NO_COLOR does the same."`
+	liveFlags `embed:""`
 }
 
 // Help is the end of --help.
 func (c *queueShowCmd) Help() string { return queueHelp }
-
-// Validate refuses an interval that would be all that the server does.
-func (c *queueShowCmd) Validate() error {
-	if c.Interval < 250*time.Millisecond || c.Interval > time.Hour {
-		return fmt.Errorf("--interval: %s: want 250ms to 1h", c.Interval)
-	}
-	return nil
-}
 
 // Run shows the queue until it is told to end, or once where there is no terminal.
 func (c *queueShowCmd) Run(e *env) error {
@@ -59,17 +46,12 @@ func (c *queueShowCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	in, isFile := e.stdin.(*os.File)
-	out, isFile2 := e.stdout.(*os.File)
-	if !c.Once && c.Format == "table" && isFile && isFile2 && e.getenv("TERM") != "dumb" {
-		if screen, err := openScreen(in, out); err == nil {
-			o := terminal.Options{Source: from.Address(), UTF8: utf8Locale(e.getenv), Color: c.Color == "auto" && e.getenv("NO_COLOR") == ""}
-			shown := terminal.NewQueue(o)
-			return live(screen, shown, c.Interval, func(ctx context.Context) (func(), error) {
-				st, err := from.Queue(ctx)
-				return func() { shown.Show(st, time.Now()) }, err
-			})
-		}
+	if screen, o, ok := c.screen(e, from); ok {
+		shown := terminal.NewQueue(o)
+		return live(screen, shown, c.Interval, func(ctx context.Context) (func(), error) {
+			st, err := from.Queue(ctx)
+			return func() { shown.Show(st, time.Now()) }, err
+		})
 	}
 	ctx, stop := untilSignal()
 	defer stop()
@@ -86,11 +68,7 @@ func (c *queueShowCmd) Run(e *env) error {
 	case "csv":
 		err = queueCSV(&b, st.Builds)
 	default:
-		width, convErr := strconv.Atoi(e.getenv("COLUMNS"))
-		if convErr != nil || width < 1 {
-			width = 160 // of a pipe or a file
-		}
-		b.WriteString(terminal.QueueTable(st, width, utf8Locale(e.getenv)))
+		b.WriteString(terminal.QueueTable(st, width(e), utf8Locale(e.getenv)))
 	}
 	if err == nil {
 		_, err = e.stdout.Write(b.Bytes())

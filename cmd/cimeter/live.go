@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cimeter/cimeter/internal/client"
+	"github.com/cimeter/cimeter/internal/terminal"
+)
+
+// liveFlags are those of a table that is shown live on a terminal and once
+// elsewhere.
+type liveFlags struct {
+	serverFlags `embed:""`
+	Once        bool          `help:"Print the table once, as plain text, also on a terminal."`
+	Format      string        `enum:"table,json,csv" default:"table" help:"Form of what is printed once: table, json or csv; the others than table imply --once."`
+	Interval    time.Duration `default:"2s" placeholder:"TIME" help:"Time between two readings, 250ms or more; default ${default}."`
+	Color       string        `enum:"auto,never" default:"auto" help:"auto, or never; NO_COLOR does the same."`
+}
+
+// Validate refuses an interval that would be all that who is asked does.
+func (c *liveFlags) Validate() error {
+	if c.Interval < 250*time.Millisecond || c.Interval > time.Hour {
+		return fmt.Errorf("--interval: %s: want 250ms to 1h", c.Interval)
+	}
+	return nil
+}
+
+// screen opens the terminal to show from's table live. ok is false where it is to
+// be printed once: it was asked for, or there is no terminal.
+func (c *liveFlags) screen(e *env, from *client.Client) (s *screen, o terminal.Options, ok bool) {
+	in, isFile := e.stdin.(*os.File)
+	out, isFile2 := e.stdout.(*os.File)
+	if c.Once || c.Format != "table" || !isFile || !isFile2 || e.getenv("TERM") == "dumb" {
+		return nil, o, false
+	}
+	s, err := openScreen(in, out)
+	o = terminal.Options{Source: from.Address(), UTF8: utf8Locale(e.getenv), Color: c.Color == "auto" && e.getenv("NO_COLOR") == ""}
+	return s, o, err == nil
+}
+
+// width is how many columns a table has that is printed once: of a pipe or a file,
+// so many that all figures fit.
+func width(e *env) int {
+	if n, err := strconv.Atoi(e.getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	return 160
+}
+
+// minFrame is the least time between two frames: four a second.
+const minFrame = 250 * time.Millisecond
+
+// view is what is shown live.
+type view interface {
+	Press(k terminal.Key) (quit bool)
+	Fail(why string, now time.Time)
+	Frame(width, height int, now time.Time) string
+}
+
+// live shows a view until a key or a signal ends it. One goroutine reads the keys
+// and one asks; only this one draws, and shows what read gives.
+func live(s *screen, v view, interval time.Duration, read func(context.Context) (show func(), err error)) (err error) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGCONT)
+	defer signal.Stop(signals)
+	if err := s.begin(); err != nil {
+		return fmt.Errorf("set up the terminal: %w", err)
+	}
+	defer func() { err = errors.Join(err, s.restore()) }() // also when this panics
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	type answer struct {
+		show func()
+		err  error
+	}
+	answers := make(chan answer)
+	go func() {
+		for {
+			show, err := read(ctx)
+			select {
+			case answers <- answer{show, err}:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-time.After(interval):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	keys := make(chan []terminal.Key)
+	go s.readKeys(ctx, keys) // ends with the process: nothing else ends a read of a terminal
+
+	draw := func() error {
+		width, height := s.size()
+		return s.write(v.Frame(width, height, time.Now()))
+	}
+	second := time.NewTicker(time.Second) // ages are shown
+	defer second.Stop()
+	last := time.Now()
+	if err := draw(); err != nil {
+		return err
+	}
+	var due <-chan time.Time
+	for {
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				v.Fail(a.err.Error(), time.Now())
+			} else {
+				a.show()
+			}
+		case pressed, ok := <-keys:
+			if !ok {
+				return nil // the terminal is gone
+			}
+			for _, k := range pressed {
+				if v.Press(k) {
+					return nil
+				}
+			}
+		case sig := <-signals:
+			switch sig {
+			case syscall.SIGWINCH:
+			case syscall.SIGCONT: // whoever stopped it used the terminal
+				if err := s.begin(); err != nil {
+					return err
+				}
+			default:
+				return exitCode(128 + int(sig.(syscall.Signal)))
+			}
+		case <-second.C:
+		case <-due:
+			due = nil
+			last = time.Now()
+			if err := draw(); err != nil {
+				return err
+			}
+			continue
+		}
+		if due == nil {
+			due = time.After(max(0, minFrame-time.Since(last)))
+		}
+	}
+}
+
+// screen is the terminal while it shows the table.
+type screen struct {
+	in, out *os.File
+	before  *unix.Termios // as it was
+}
+
+// openScreen fails when one of the two is no terminal.
+func openScreen(in, out *os.File) (*screen, error) {
+	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS); err != nil {
+		return nil, err
+	}
+	return &screen{in, out, before}, nil
+}
+
+// begin takes the terminal: each key at once, unseen (termios(3), "raw mode").
+func (s *screen) begin() error {
+	raw := *s.before
+	raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+	raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(int(s.in.Fd()), unix.TCSETS, &raw); err != nil {
+		return err
+	}
+	return s.write(terminal.Begin)
+}
+
+// restore gives the terminal back as it was.
+func (s *screen) restore() error {
+	return errors.Join(s.write(terminal.Restore), unix.IoctlSetTermios(int(s.in.Fd()), unix.TCSETS, s.before))
+}
+
+func (s *screen) write(text string) error {
+	_, err := s.out.WriteString(text)
+	return err
+}
+
+// size is that of the terminal, 80 by 24 where it does not tell.
+func (s *screen) size() (width, height int) {
+	w, err := unix.IoctlGetWinsize(int(s.out.Fd()), unix.TIOCGWINSZ)
+	if err != nil || w.Col == 0 || w.Row == 0 {
+		return 80, 24
+	}
+	return int(w.Col), int(w.Row)
+}
+
+// readKeys sends what is pressed until the terminal is gone; then it closes keys.
+func (s *screen) readKeys(ctx context.Context, keys chan<- []terminal.Key) {
+	defer close(keys)
+	b := make([]byte, 256)
+	for {
+		n, err := s.in.Read(b)
+		if n > 0 {
+			select {
+			case keys <- terminal.Keys(b[:n]):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if err != nil || n == 0 {
+			return
+		}
+	}
+}
