@@ -19,7 +19,7 @@ import (
 // limitMemory keeps the process under its memory limit, where it has one, and
 // small where it has none: it collects garbage often, for its heap is small.
 func limitMemory(conf config.Config) {
-	debug.SetGCPercent(50)
+	debug.SetGCPercent(30)
 	limit := int64(conf.Agent.MemoryLimit)
 	if limit == 0 {
 		limit = ownLimit(conf.Agent) / 10 * 9

@@ -53,6 +53,11 @@ const maxInspections = 1024
 // its threads wait for each other (locks, the garbage collector).
 const nice = -10
 
+// monitorSlack is how late the kernel may wake the Go runtime's monitor: half of
+// what an agent costs on an idle machine was that thread. Threads that it makes
+// inherit it, so it is well below the 10 ms in which an end must be read.
+const monitorSlack = 2 * time.Millisecond
+
 // New opens what an agent reads. It fails when there is no cgroup hierarchy to
 // meter or to watch; a container engine may come later.
 func New(o Options, log *slog.Logger) (*Agent, error) {
@@ -139,6 +144,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.meter.gauges.self.Close()
 	if err := a.procs.SetNice(nice); err != nil {
 		a.log.Info("metering at normal priority: ends of containers on a busy machine may be missed", "err", err)
+	}
+	if err := a.procs.SetMonitorSlack(monitorSlack); err != nil {
+		a.log.Debug("the runtime's monitor runs as often as it likes", "err", err)
 	}
 	if err := a.host.BlockIO(); err != nil {
 		a.wakeBlockIO(err)
