@@ -1,3 +1,5 @@
+// Part of the cimeter that package bench builds to count allocations, and of no
+// other program: see buildPrograms.
 package main
 
 import (
@@ -9,8 +11,7 @@ import (
 )
 
 // init writes what the runtime has allocated so far, in objects, to standard
-// error on each SIGUSR1. It allocates nothing itself. This file is part of no
-// program but the one that bench builds.
+// error on each SIGUSR1. It allocates nothing itself.
 func init() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1)

@@ -73,30 +73,11 @@ func (c *Client) Builds(ctx context.Context, since time.Time, cursor string) (jo
 }
 
 func (c *Client) serverHistory(ctx context.Context, since time.Time, h *history) (jobs []cimeter.Job, more bool, err error) {
-	text := fmt.Sprintf(`query($after:String){jobs(statuses:[SUCCESS FAILED CANCELED],first:%d,after:$after){pageInfo{hasNextPage endCursor} nodes{%s}}}`, pageSize, jobFields)
-	var after any
-	if h.After != "" {
-		after = h.After
-	}
-	var data struct {
-		Jobs *struct {
-			PageInfo struct {
-				HasNextPage bool   `json:"hasNextPage"`
-				EndCursor   string `json:"endCursor"`
-			} `json:"pageInfo"`
-			Nodes []*graphJob `json:"nodes"`
-		} `json:"jobs"`
-	}
-	if err := c.query(ctx, "list past jobs", text, map[string]any{"after": after}, &data); err != nil {
+	nodes, next, err := c.jobPage(ctx, "list past jobs", []string{"success", "failed", "canceled"}, h.After)
+	if err != nil {
 		return nil, false, err
 	}
-	if data.Jobs == nil {
-		return nil, false, c.failed(ctx, "list past jobs", fmt.Errorf("no list in the answer: %w", cimeter.ErrInvalid))
-	}
-	for _, n := range data.Jobs.Nodes {
-		if n == nil {
-			continue
-		}
+	for _, n := range nodes {
 		if !n.CreatedAt.IsZero() && n.CreatedAt.Before(since) {
 			return jobs, false, nil
 		}
@@ -104,10 +85,8 @@ func (c *Client) serverHistory(ctx context.Context, since time.Time, h *history)
 			jobs = append(jobs, j)
 		}
 	}
-	page := data.Jobs.PageInfo
-	more = page.HasNextPage && page.EndCursor != "" && page.EndCursor != h.After
-	h.After = page.EndCursor
-	return jobs, more, nil
+	h.After = next
+	return jobs, next != "", nil
 }
 
 func (c *Client) projectHistory(ctx context.Context, since time.Time, h *history) (jobs []cimeter.Job, more bool, err error) {

@@ -162,44 +162,61 @@ var unfinished = [...]string{
 
 // serverJobs lists all builds of the server that are not over, newest first.
 func (c *Client) serverJobs(ctx context.Context) (jobs []cimeter.Job, whole bool, err error) {
-	text := fmt.Sprintf(`query($after:String){jobs(statuses:[%s],first:%d,after:$after){pageInfo{hasNextPage endCursor} nodes{%s}}}`,
-		strings.ToUpper(strings.Join(unfinished[:], " ")), pageSize, jobFields)
 	seen := make(map[string]bool)
-	var after any
+	after := ""
 	for range maxPages {
-		var data struct {
-			Jobs *struct {
-				PageInfo struct {
-					HasNextPage bool   `json:"hasNextPage"`
-					EndCursor   string `json:"endCursor"`
-				} `json:"pageInfo"`
-				Nodes []*graphJob `json:"nodes"`
-			} `json:"jobs"`
-		}
-		if err := c.query(ctx, "list jobs", text, map[string]any{"after": after}, &data); err != nil {
+		nodes, next, err := c.jobPage(ctx, "list jobs", unfinished[:], after)
+		if err != nil {
 			return nil, false, err
 		}
-		if data.Jobs == nil {
-			return nil, false, c.failed(ctx, "list jobs", fmt.Errorf("no list in the answer: %w", cimeter.ErrInvalid))
-		}
-		for _, node := range data.Jobs.Nodes {
-			if node == nil {
-				continue
-			}
-			if j, ok := c.fromGraph(node); ok && !seen[j.Key] {
+		for _, n := range nodes {
+			if j, ok := c.fromGraph(n); ok && !seen[j.Key] {
 				seen[j.Key] = true
 				jobs = append(jobs, j)
 			}
 		}
-		if page := data.Jobs.PageInfo; !page.HasNextPage {
+		if next == "" {
 			return jobs, true, nil
-		} else if page.EndCursor == "" || after == page.EndCursor {
-			return nil, false, c.failed(ctx, "list jobs", fmt.Errorf("pages do not end: %w", cimeter.ErrInvalid))
-		} else {
-			after = page.EndCursor
 		}
+		after = next
 	}
 	return jobs, false, nil
+}
+
+// jobPage asks GraphQL for a page of the server's jobs of these statuses, newest
+// first, behind the cursor after, "" being the first page. next is the cursor of
+// the page behind it, "" where there is none.
+func (c *Client) jobPage(ctx context.Context, what string, statuses []string, after string) (nodes []*graphJob, next string, err error) {
+	text := fmt.Sprintf(`query($after:String){jobs(statuses:[%s],first:%d,after:$after){pageInfo{hasNextPage endCursor} nodes{%s}}}`,
+		strings.ToUpper(strings.Join(statuses, " ")), pageSize, jobFields)
+	variables := map[string]any{"after": nil}
+	if after != "" {
+		variables["after"] = after
+	}
+	var data struct {
+		Jobs *struct {
+			PageInfo struct {
+				HasNextPage bool   `json:"hasNextPage"`
+				EndCursor   string `json:"endCursor"`
+			} `json:"pageInfo"`
+			Nodes []*graphJob `json:"nodes"`
+		} `json:"jobs"`
+	}
+	if err := c.query(ctx, what, text, variables, &data); err != nil {
+		return nil, "", err
+	}
+	if data.Jobs == nil {
+		return nil, "", c.failed(ctx, what, fmt.Errorf("no list in the answer: %w", cimeter.ErrInvalid))
+	}
+	page := data.Jobs.PageInfo
+	if page.HasNextPage && (page.EndCursor == "" || page.EndCursor == after) {
+		return nil, "", c.failed(ctx, what, fmt.Errorf("pages do not end: %w", cimeter.ErrInvalid))
+	}
+	if page.HasNextPage {
+		next = page.EndCursor
+	}
+	// A job that its asker may not read is null.
+	return slices.DeleteFunc(data.Jobs.Nodes, func(n *graphJob) bool { return n == nil }), next, nil
 }
 
 // ended learns how builds ended that were not over at the last look and are not in
