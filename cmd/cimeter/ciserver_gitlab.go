@@ -2,20 +2,16 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/gitlab"
 	"github.com/cimeter/cimeter/internal/ci/gitlab/gitlabapi"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/notes"
+	"github.com/cimeter/cimeter/internal/outbound"
 )
 
 // newGitLab joins the settings of a GitLab server to its adapter.
@@ -31,7 +27,7 @@ func newGitLab(c config.CIServer, e *env) (s ciServer, err error) {
 		o.WriteToken = secretOf(e, "", c.Notes.TokenFile)
 	}
 	if c.CAFile != "" {
-		if o.Transport, err = transportWithCA(c.CAFile); err != nil {
+		if o.Transport, err = outbound.Transport(outbound.Options{CAFile: c.CAFile}); err != nil {
 			return s, fmt.Errorf("ci_servers: %s: %w", c.Name, err)
 		}
 	}
@@ -115,20 +111,4 @@ func anyGlob(patterns []string, path string) bool {
 		}
 	}
 	return false
-}
-
-// transportWithCA trusts the authorities of a PEM file instead of the system's.
-func transportWithCA(path string) (http.RoundTripper, error) {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read ca_file: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("ca_file %s: want a certificate in PEM", path)
-	}
-	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
-		MaxIdleConnsPerHost: 2, MaxConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-	}, nil
 }

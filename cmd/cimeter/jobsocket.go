@@ -3,11 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +15,7 @@ import (
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/filter"
 	"github.com/cimeter/cimeter/internal/jobsocket"
+	"github.com/cimeter/cimeter/internal/outbound"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/tally"
 )
@@ -67,18 +64,11 @@ func serverHistory(conf config.Config, e *env) jobsocket.History {
 		if err != nil {
 			return nil, err
 		}
-		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: historyTime, ResponseHeaderTimeout: historyTime}
-		defer transport.CloseIdleConnections()
-		if conf.Server.CAFile != "" {
-			pem, err := os.ReadFile(conf.Server.CAFile)
-			if err != nil {
-				return nil, fmt.Errorf("read CA file: %w", err)
-			}
-			transport.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
-			if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-				return nil, fmt.Errorf("read CA file %s: no certificate in it: want PEM", conf.Server.CAFile)
-			}
+		transport, err := outbound.Transport(outbound.Options{CAFile: conf.Server.CAFile, Dial: historyTime, Answer: historyTime})
+		if err != nil {
+			return nil, err
 		}
+		defer transport.CloseIdleConnections()
 		c, err := client.New(client.Options{URL: conf.Server.URL, Token: token.Reveal(), Transport: transport})
 		if err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ var layers = map[string]row{
 	"internal/ci":                          {layer: pure},
 	"internal/ci/act":                      {layer: pure, ours: []string{"internal/ci"}},
 	"internal/ci/ask":                      {layer: pure, ours: []string{"internal/queue"}},
-	"internal/ci/askhttp":                  {layer: adapter, ours: []string{"internal/ci/ask", "internal/queue"}},
+	"internal/ci/askhttp":                  {layer: adapter, ours: []string{"internal/ci/ask", "internal/outbound", "internal/queue"}},
 	"internal/ci/drone":                    {layer: pure, ours: []string{"internal/ci", "internal/ci/ask"}},
 	"internal/ci/drone/droneapi":           {layer: adapter, ours: []string{"internal/ci", "internal/ci/ask", "internal/ci/drone", "internal/queue"}},
 	"internal/ci/drone/dronedb":            {layer: adapter, ours: []string{"internal/ci/drone", "internal/queue"}, theirs: []string{"github.com/jackc/pgx", "modernc.org/sqlite"}, whyTheir: "the databases that Drone can have"},
@@ -81,9 +81,9 @@ var layers = map[string]row{
 
 	"internal/discover/targets": {layer: pure, ours: []string{"internal/wire"}},
 
-	"internal/ci/gitlab/gitlabapi": {layer: adapter, ours: []string{"internal/ci", "internal/ci/gitlab", "internal/display", "internal/queue", "internal/section"},
+	"internal/ci/gitlab/gitlabapi": {layer: adapter, ours: []string{"internal/ci", "internal/ci/gitlab", "internal/display", "internal/outbound", "internal/queue", "internal/section"},
 		theirs: []string{"gitlab.com/gitlab-org/api/client-go/v2"}, whyTheir: "GitLab's own client", mayLog: true /* it asks for a logger; it gets one that discards */},
-	"internal/discover/consul":    {layer: adapter, ours: []string{"internal/display"}},
+	"internal/discover/consul":    {layer: adapter, ours: []string{"internal/display", "internal/outbound"}},
 	"internal/discover/filesd":    {layer: adapter, ours: []string{"internal/discover/targets"}},
 	"internal/discover/neighbour": {layer: adapter},
 	"internal/discover":           {layer: role, ours: []string{"internal/catalog", "internal/discover/consul", "internal/discover/targets", "internal/tally", "internal/wire"}},
@@ -104,7 +104,7 @@ var layers = map[string]row{
 	"internal/output/prometheus": {layer: adapter, ours: []string{"internal/catalog", "internal/series", "internal/tally"}},
 	"internal/output/otlp": {layer: adapter, ours: []string{"internal/catalog", "internal/display", "internal/protoappend", "internal/refusal", "internal/series", "internal/tally"},
 		theirs: []string{"google.golang.org/protobuf"}, whyTheir: "the encoding of protobuf's fields"},
-	"internal/output/post":   {layer: adapter, ours: []string{"internal/display", "internal/refusal"}},
+	"internal/output/post":   {layer: adapter, ours: []string{"internal/display", "internal/outbound", "internal/refusal"}},
 	"internal/output/statsd": {layer: adapter, ours: []string{"internal/series"}},
 	"internal/output/remotewrite": {layer: adapter, ours: []string{"internal/protoappend", "internal/refusal", "internal/series"},
 		theirs: []string{"google.golang.org/protobuf", "github.com/klauspost/compress"}, whyTheir: "the encoding of protobuf's fields; snappy"},
@@ -119,6 +119,7 @@ var layers = map[string]row{
 	"internal/web":            {layer: adapter, ours: []string{"internal/display", "internal/filter", "internal/queue", "internal/section", "internal/summary"}},
 
 	"internal/config":   {layer: support, theirs: []string{"go.yaml.in/yaml/v3"}, whyTheir: "the decoder of the file", mayLog: true /* Secret hides itself from slog */},
+	"internal/outbound": {layer: support},
 	"internal/loglimit": {layer: support, mayLog: true /* it is a handler */},
 
 	"internal/agent": {layer: role, theirs: sys, whyTheir: "closes pidfds",
@@ -133,7 +134,7 @@ var layers = map[string]row{
 	"internal/jobsocket": {layer: role, ours: []string{"internal/catalog", "internal/display", "internal/summary", "internal/tally"},
 		theirs: sys, whyTheir: "credentials of a socket's peer"},
 	"internal/poll":   {layer: role, ours: []string{"internal/catalog", "internal/queue", "internal/tally"}},
-	"internal/push":   {layer: role, ours: []string{"internal/catalog", "internal/display", "internal/spool", "internal/tally", "internal/wire"}},
+	"internal/push":   {layer: role, ours: []string{"internal/catalog", "internal/display", "internal/outbound", "internal/spool", "internal/tally", "internal/wire"}},
 	"internal/server": {layer: role, ours: []string{"internal/catalog", "internal/httpapi", "internal/store", "internal/tally", "internal/wire"}},
 	"internal/wrap":   {layer: role, ours: []string{"internal/attrib", "internal/counter"}, theirs: sys, whyTheir: "clone into a cgroup, wait4, prctl"},
 

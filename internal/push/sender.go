@@ -3,29 +3,23 @@ package push
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/outbound"
 	"github.com/cimeter/cimeter/internal/wire"
 )
 
 const (
-	dialTimeout      = 10 * time.Second
 	recordsTimeout   = 60 * time.Second // of a whole try with a batch
 	heartbeatTimeout = 5 * time.Second
 	maxAnswerBytes   = 1 << 20
@@ -48,9 +42,7 @@ type SenderOptions struct {
 type Sender struct {
 	o    SenderOptions
 	base string
-
-	mu   sync.Mutex
-	http *http.Client // replaced after a failure, so that a new CA file is read
+	http *outbound.Client
 }
 
 // NewSender returns a sender. The error wraps [cimeter.ErrInvalid] for an
@@ -60,7 +52,10 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("server address: want http://host:port or https://host:port, without user and password: %w", cimeter.ErrInvalid)
 	}
-	return &Sender{o: o, base: strings.TrimRight(u.String(), "/")}, nil
+	return &Sender{
+		o: o, base: strings.TrimRight(u.String(), "/"),
+		http: outbound.New(outbound.Options{CAFile: o.CAFile, Answer: recordsTimeout, Transport: o.Transport}),
+	}, nil
 }
 
 // Address is the server's.
@@ -116,19 +111,9 @@ func (s *Sender) Heartbeat(ctx context.Context, h wire.Heartbeat) error {
 }
 
 // Close closes the connections that wait for the next request.
-func (s *Sender) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.http != nil {
-		s.http.CloseIdleConnections()
-	}
-}
+func (s *Sender) Close() { s.http.Close() }
 
 func (s *Sender) post(ctx context.Context, path, contentType, encoding string, body []byte, into any) error {
-	client, err := s.client()
-	if err != nil {
-		return err
-	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("request cannot be made: %w", cimeter.ErrInvalid)
@@ -150,13 +135,9 @@ func (s *Sender) post(ctx context.Context, path, contentType, encoding string, b
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
 	}
-	resp, err := client.Do(r)
+	resp, err := s.http.Do(r)
 	if err != nil {
-		s.forget(client)
-		if inner := (*url.Error)(nil); errors.As(err, &inner) { // repeats method and URL
-			err = inner.Err
-		}
-		return fmt.Errorf("%w: %w", err, cimeter.ErrUnavailable)
+		return err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
@@ -187,61 +168,4 @@ func refusal(resp *http.Response, answer []byte) error {
 		refused.After = min(time.Duration(min(n, 86400))*time.Second, maxRetryAfter)
 	}
 	return refused
-}
-
-func (s *Sender) client() (*http.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.http != nil {
-		return s.http, nil
-	}
-	transport := s.o.Transport
-	if transport == nil {
-		trust, err := s.trust()
-		if err != nil {
-			return nil, err
-		}
-		transport = &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			TLSClientConfig:       trust,
-			TLSHandshakeTimeout:   dialTimeout,
-			ResponseHeaderTimeout: recordsTimeout,
-			IdleConnTimeout:       time.Minute,
-			MaxIdleConnsPerHost:   2,
-			ForceAttemptHTTP2:     true,
-		}
-	}
-	s.http = &http.Client{
-		Transport: transport,
-		// A redirect could carry the token to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return s.http, nil
-}
-
-func (s *Sender) trust() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.o.CAFile == "" {
-		return c, nil
-	}
-	pem, err := os.ReadFile(s.o.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read CA file: %w", err)
-	}
-	c.RootCAs = x509.NewCertPool()
-	if !c.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read CA file %s: no certificate in it: want PEM", s.o.CAFile)
-	}
-	return c, nil
-}
-
-// forget drops a client that failed: the next one reads the CA file anew.
-func (s *Sender) forget(failed *http.Client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.http == failed {
-		failed.CloseIdleConnections()
-		s.http = nil
-	}
 }

@@ -10,28 +10,23 @@ package askhttp
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci/ask"
+	"github.com/cimeter/cimeter/internal/outbound"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
 const (
-	dialTimeout    = 10 * time.Second
-	answerTimeout  = 60 * time.Second // for an answer's header, where the caller has no deadline
 	maxAnswerBytes = 32 << 20
 	maxKept        = 256     // answers with an ETag
 	maxKeptBytes   = 8 << 20 // of all of them
@@ -51,9 +46,9 @@ type Options struct {
 type Server struct {
 	o    Options
 	base *url.URL
+	http *outbound.Client
 
 	mu   sync.Mutex
-	http *http.Client // replaced after a failure, so that a new CA file is read
 	kept map[string]answer
 	size int
 }
@@ -71,7 +66,7 @@ func New(o Options) (*Server, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("address of the CI server: want http://HOST or https://HOST, without user and password: %w", cimeter.ErrInvalid)
 	}
-	return &Server{o: o, base: u, kept: make(map[string]answer)}, nil
+	return &Server{o: o, base: u, http: outbound.New(outbound.Options{CAFile: o.CAFile}), kept: make(map[string]answer)}, nil
 }
 
 // Do implements [ask.Doer].
@@ -86,15 +81,10 @@ func (s *Server) Do(ctx context.Context, q ask.Request) (ask.Answer, error) {
 	if get && ok {
 		r.Header.Set("If-None-Match", had.etag)
 	}
-	c, err := s.client()
+	began := time.Now()
+	resp, err := s.http.Do(r)
 	if err != nil {
 		return ask.Answer{}, err
-	}
-	began := time.Now()
-	resp, err := c.Do(r)
-	if err != nil {
-		s.forget(c)
-		return ask.Answer{}, bare(err)
 	}
 	defer resp.Body.Close()
 	now := time.Now()
@@ -190,46 +180,6 @@ func (s *Server) keep(key string, a answer) {
 	s.size += len(a.body)
 }
 
-func (s *Server) client() (*http.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.http != nil {
-		return s.http, nil
-	}
-	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:   dialTimeout,
-		ResponseHeaderTimeout: answerTimeout,
-		MaxIdleConnsPerHost:   2,
-		IdleConnTimeout:       90 * time.Second,
-		ForceAttemptHTTP2:     true,
-	}
-	if s.o.CAFile != "" {
-		pem, err := os.ReadFile(s.o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the authorities: %w", err)
-		}
-		t.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("authorities of %s: no certificate in it: %w", s.o.CAFile, cimeter.ErrInvalid)
-		}
-	}
-	s.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return s.http, nil
-}
-
-// forget lets go of a client that failed.
-func (s *Server) forget(c *http.Client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.http == c {
-		c.CloseIdleConnections()
-		s.http = nil
-	}
-}
-
 // bare is an error without the URL, whose query could hold a secret.
 func bare(err error) error {
 	var u *url.Error
@@ -247,14 +197,9 @@ func (s *Server) Stream(ctx context.Context, q ask.Request) (io.ReadCloser, erro
 		return nil, err
 	}
 	r.Header.Set("Accept", "text/event-stream")
-	c, err := s.client()
+	resp, err := s.http.Do(r)
 	if err != nil {
-		return nil, err
-	}
-	resp, err := c.Do(r)
-	if err != nil {
-		s.forget(c)
-		return nil, &queue.SourceError{Err: fmt.Errorf("GET %s: %w", q.Path, bare(err))}
+		return nil, &queue.SourceError{Err: fmt.Errorf("GET %s: %w", q.Path, err)}
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()

@@ -11,8 +11,6 @@ package consul
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,13 +19,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/outbound"
 )
 
 const (
@@ -64,9 +61,7 @@ type Service struct {
 type Client struct {
 	o    Options
 	base *url.URL
-
-	mu   sync.Mutex
-	http *http.Client // replaced after a failure, so that new certificate files are read
+	http *outbound.Client
 }
 
 // New returns a client. The error wraps [cimeter.ErrInvalid] for an address
@@ -76,7 +71,9 @@ func New(o Options) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("consul address: want http://HOST:PORT or https://HOST:PORT, without user and password: %w", cimeter.ErrInvalid)
 	}
-	return &Client{o: o, base: u}, nil
+	return &Client{o: o, base: u, http: outbound.New(outbound.Options{
+		CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile, Dial: timeout, Answer: timeout,
+	})}, nil
 }
 
 // Address is Consul's.
@@ -158,19 +155,9 @@ func (c *Client) Deregister(ctx context.Context, id string) error {
 }
 
 // Close closes the connections that wait for the next request.
-func (c *Client) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.http != nil {
-		c.http.CloseIdleConnections()
-	}
-}
+func (c *Client) Close() { c.http.Close() }
 
 func (c *Client) put(ctx context.Context, path string, body []byte) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base.String()+path, bytes.NewReader(body))
@@ -190,13 +177,9 @@ func (c *Client) put(ctx context.Context, path string, body []byte) error {
 			r.Header.Set("X-Consul-Token", token)
 		}
 	}
-	resp, err := client.Do(r)
+	resp, err := c.http.Do(r)
 	if err != nil {
-		c.forget(client)
-		if inner := (*url.Error)(nil); errors.As(err, &inner) { // repeats method and URL
-			err = inner.Err
-		}
-		return fmt.Errorf("%w: %w", err, cimeter.ErrUnavailable)
+		return err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
@@ -223,58 +206,4 @@ func judge(status int, answer string) error {
 		kind = cimeter.ErrInvalid
 	}
 	return fmt.Errorf("%d %s: %w", status, detail, kind)
-}
-
-func (c *Client) client() (*http.Client, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.http != nil {
-		return c.http, nil
-	}
-	trust, err := c.trust()
-	if err != nil {
-		return nil, err
-	}
-	c.http = &http.Client{
-		Transport: &http.Transport{
-			Proxy:           http.ProxyFromEnvironment,
-			DialContext:     (&net.Dialer{Timeout: timeout}).DialContext,
-			TLSClientConfig: trust, TLSHandshakeTimeout: timeout, ResponseHeaderTimeout: timeout,
-			IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 1,
-		},
-		// A redirect could carry the token to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return c.http, nil
-}
-
-func (c *Client) trust() (*tls.Config, error) {
-	t := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.o.CAFile != "" {
-		pem, err := os.ReadFile(c.o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read CA file of consul: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read CA file of consul: %s: no certificate in it: want PEM", c.o.CAFile)
-		}
-	}
-	if c.o.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(c.o.CertFile, c.o.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("read certificate for consul: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
-	return t, nil
-}
-
-func (c *Client) forget(failed *http.Client) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.http == failed {
-		failed.CloseIdleConnections()
-		c.http = nil
-	}
 }

@@ -11,32 +11,24 @@ package post
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"mime"
-	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
-	"os"
 	"strings"
-	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/outbound"
 	"github.com/cimeter/cimeter/internal/refusal"
 )
 
 const (
-	dialTimeout    = 10 * time.Second
-	answerTimeout  = 60 * time.Second // for the header of an answer, where the caller has no deadline
-	maxAnswerBytes = 4 << 20          // what OTLP suggests
+	maxAnswerBytes = 4 << 20 // what OTLP suggests
 	maxDetailWidth = 300
 )
 
@@ -54,9 +46,7 @@ type Target struct {
 	o     Options
 	url   *url.URL
 	shown string
-
-	mu   sync.Mutex
-	http *http.Client // replaced after a failure, so that a new CA file is read
+	http  *outbound.Client
 }
 
 // New returns a target. The error wraps [cimeter.ErrInvalid] for an address
@@ -74,7 +64,7 @@ func New(o Options) (*Target, error) {
 	o.Headers = maps.Clone(o.Headers)
 	shown := *u
 	shown.RawQuery = ""
-	return &Target{o: o, url: u, shown: shown.String()}, nil
+	return &Target{o: o, url: u, shown: shown.String(), http: outbound.New(outbound.Options{CAFile: o.CAFile})}, nil
 }
 
 func validHeader(name, value string) bool {
@@ -89,22 +79,12 @@ func validHeader(name, value string) bool {
 func (t *Target) Address() string { return t.shown }
 
 // Close closes the connections that wait for the next request.
-func (t *Target) Close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.http != nil {
-		t.http.CloseIdleConnections()
-	}
-}
+func (t *Target) Close() { t.http.Close() }
 
 // Post sends one body to the address with path behind it, and returns header
 // and body of a 2xx answer. Any other answer is a *[refusal.Error], returned
 // with its header; no answer wraps [cimeter.ErrUnavailable].
 func (t *Target) Post(ctx context.Context, path string, header http.Header, body []byte) (http.Header, []byte, error) {
-	client, err := t.client()
-	if err != nil {
-		return nil, nil, err
-	}
 	to := t.url
 	if path != "" {
 		to = to.JoinPath(path)
@@ -121,13 +101,9 @@ func (t *Target) Post(ctx context.Context, path string, header http.Header, body
 	if err := t.authorize(r); err != nil {
 		return nil, nil, err
 	}
-	resp, err := client.Do(r)
+	resp, err := t.http.Do(r)
 	if err != nil {
-		t.forget(client)
-		if inner := (*url.Error)(nil); errors.As(err, &inner) { // repeats the URL
-			err = inner.Err
-		}
-		return nil, nil, fmt.Errorf("post to %s: %w: %w", t.shown, err, cimeter.ErrUnavailable)
+		return nil, nil, fmt.Errorf("post to %s: %w", t.shown, err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
@@ -135,7 +111,6 @@ func (t *Target) Post(ctx context.Context, path string, header http.Header, body
 	case resp.StatusCode/100 != 2: // whatever its body is
 		return resp.Header, nil, fmt.Errorf("post to %s: %w", t.shown, refused(resp, answer))
 	case err != nil:
-		t.forget(client)
 		return nil, nil, fmt.Errorf("post to %s: read answer: %w: %w", t.shown, err, cimeter.ErrUnavailable)
 	case len(answer) > maxAnswerBytes:
 		return nil, nil, fmt.Errorf("post to %s: answer: want at most %d bytes: %w", t.shown, maxAnswerBytes, cimeter.ErrUnavailable)
@@ -165,47 +140,4 @@ func (t *Target) authorize(r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+secret)
 	}
 	return nil
-}
-
-func (t *Target) client() (*http.Client, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.http != nil {
-		return t.http, nil
-	}
-	trust := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.o.CAFile != "" {
-		pem, err := os.ReadFile(t.o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read CA file: %w", err)
-		}
-		trust.RootCAs = x509.NewCertPool()
-		if !trust.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read CA file %s: no certificate in it: want PEM", t.o.CAFile)
-		}
-	}
-	t.http = &http.Client{
-		Transport: &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			TLSClientConfig:       trust,
-			TLSHandshakeTimeout:   dialTimeout,
-			ResponseHeaderTimeout: answerTimeout,
-			IdleConnTimeout:       time.Minute,
-			MaxIdleConnsPerHost:   2,
-			ForceAttemptHTTP2:     true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return t.http, nil
-}
-
-// forget drops a client that failed: the next one reads the CA file anew.
-func (t *Target) forget(failed *http.Client) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.http == failed {
-		failed.CloseIdleConnections()
-		t.http = nil
-	}
 }

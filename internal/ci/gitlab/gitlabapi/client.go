@@ -16,6 +16,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
+	"github.com/cimeter/cimeter/internal/outbound"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
@@ -67,9 +68,8 @@ func New(o Options) (*Client, error) {
 		o.Now = time.Now
 	}
 	if o.Transport == nil {
-		o.Transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 2, MaxConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
-			TLSHandshakeTimeout: 10 * time.Second, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
+		if o.Transport, err = outbound.Transport(outbound.Options{}); err != nil {
+			return nil, err
 		}
 	}
 	c := &Client{o: o, server: ci.ServerOf(o.URL), origin: u.Scheme + "://" + u.Host}
