@@ -108,7 +108,7 @@ func pointsDown(from, to layer) bool {
 	case pure:
 		return to == pure
 	case adapter:
-		return to == pure
+		return to == pure || to == support
 	case role:
 		return to == pure || to == adapter || to == support
 	case library:
