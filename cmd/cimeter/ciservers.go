@@ -105,8 +105,7 @@ func agentBuilds(agents []httpapi.Agent) (builds []queue.AgentBuild) {
 // run runs them until ctx ends.
 func (p *ciParts) run(ctx context.Context) error {
 	if p == nil {
-		<-ctx.Done()
-		return nil
+		return untilDone(ctx)
 	}
 	parts := []func(context.Context) error{p.poller.Run}
 	if p.hooks != nil {

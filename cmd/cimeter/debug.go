@@ -34,7 +34,7 @@ func (f debugFlags) overrides() []config.Override {
 // answers them. Nothing is opened unless it is asked for.
 func openDebug(conf config.Config, e *env, counts *tally.Table, queue func() expvar.Queue, log *slog.Logger) (func(context.Context) error, error) {
 	if conf.Debug.Listen == "" {
-		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
+		return untilDone, nil
 	}
 	token, err := config.ReadSecret("CIMETER_DEBUG_TOKEN", conf.Debug.TokenFile, e.getenv)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 func openJobSocket(conf config.Config, a *agent.Agent, last jobsocket.History, counts *tally.Table, log *slog.Logger) (func(context.Context) error, error) {
 	c := conf.Agent.Socket
 	if c.Path == "" {
-		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
+		return untilDone, nil
 	}
 	mode, err := strconv.ParseUint(c.Mode, 8, 32)
 	if err != nil {

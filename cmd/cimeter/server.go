@@ -103,35 +103,58 @@ func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept 
 		return err
 	}
 	role := newServer(conf, kept, counts, nil, log)
+	front, err := openFront(ctx, conf, e, kept, role, counts, from, func() []string { return reasons(role.Ready()) },
+		func() expvar.Queue { return fleetQueue(role.Agents()) }, log)
+	if err != nil {
+		return err
+	}
+	return together(ctx, append(front.parts, out.around(role.Run), from.run)...)
+}
+
+// front is where a server is asked: what answers there, and what it needs for that.
+type front struct {
+	listener net.Listener
+	parts    []func(context.Context) error
+}
+
+// openFront opens the front of a role last of what can fail. ready tells why the
+// process does not do all that it should, queue what runs as agents tell it.
+func openFront(ctx context.Context, conf config.Config, e *env, kept builds, role *server.Server, counts *tally.Table, from sourced,
+	ready func() []string, queue func() expvar.Queue, log *slog.Logger) (_ *front, err error) {
 	listener, err := net.Listen("tcp", conf.Listen)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("listen: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			listener.Close()
+		}
+	}()
 	access, err := newAccess(conf.Access, listener.Addr(), counts, log)
 	if err != nil {
-		listener.Close()
-		return err
+		return nil, err
 	}
 	settled, err := fleetSettled(ctx, kept, time.Now)
 	if err != nil {
-		listener.Close()
-		return err
+		return nil, err
 	}
 	ci, err := openCIServers(conf, e, kept, role.Agents, counts, log)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return nil, err
 	}
-	api, err := newServerAPI(role, kept, counts, from.served, ci, access, settled, func() []string { return reasons(role.Ready()) }, log)
+	api, err := newServerAPI(role, kept, counts, from.served, ci, access, settled, ready, log)
 	if err != nil {
-		listener.Close()
-		return err
+		return nil, err
 	}
-	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return ci.running(fleetQueue(role.Agents())) }, log)
+	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return ci.running(queue()) }, log)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return nil, err
 	}
 	log.Info("listening", "address", listener.Addr().String())
-	return together(ctx, out.around(role.Run), ci.run, from.run, debugging, publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	return &front{listener, []func(context.Context) error{
+		ci.run, debugging, publishFleet(conf, role.Agents, settled, counts, log),
+		func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) },
+	}}, nil
 }
 
 // newServer returns the server's role on a store. counted tells which builds are

@@ -22,7 +22,7 @@ type sourced struct {
 // newSources returns the sources of the settings.
 func newSources(conf config.Config, counts *tally.Table, log *slog.Logger) sourced {
 	if len(conf.Sources) == 0 {
-		return sourced{run: func(ctx context.Context) error { <-ctx.Done(); return nil }}
+		return sourced{run: untilDone}
 	}
 	var sources []bridge.Source
 	for _, s := range conf.Sources {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -87,37 +86,14 @@ func (c *upCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", conf.Listen)
+	front, err := openFront(ctx, conf, e, kept, role, counts, from, func() []string { return append(reasons(role.Ready()), m.ready()...) },
+		func() expvar.Queue { return ownQueue(m.accounts()) }, log)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	access, err := newAccess(conf.Access, listener.Addr(), counts, log)
-	if err != nil {
-		listener.Close()
 		return err
 	}
-	ready := func() []string { return append(reasons(role.Ready()), m.ready()...) }
-	settled, err := fleetSettled(ctx, kept, time.Now)
-	if err != nil {
-		listener.Close()
-		return err
-	}
-	ci, err := openCIServers(conf, e, kept, role.Agents, counts, log)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	api, err := newServerAPI(role, kept, counts, from.served, ci, access, settled, ready, log)
-	if err != nil {
-		listener.Close()
-		return err
-	}
-	debugging, err := openDebug(conf, e, counts, func() expvar.Queue { return ci.running(ownQueue(m.accounts())) }, log)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	log.Info("listening", "address", listener.Addr().String())
 	time.AfterFunc(startTime, func() { releaseStart(conf.Agent.ProcRoot) })
-	return together(ctx, out.around(func(ctx context.Context) error { return together(ctx, role.Run, m.run) }), jobs, ci.run, from.run, debugging, found.run(listener.Addr(), true, false), publishFleet(conf, role.Agents, settled, counts, log), func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) })
+	metering := func(ctx context.Context) error { return together(ctx, role.Run, m.run) }
+	return together(ctx, append(front.parts, out.around(metering), jobs, from.run, found.run(front.listener.Addr(), true, false))...)
 }
 
 // here is the way to the server in the same process.
