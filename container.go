@@ -17,6 +17,9 @@ type Container struct {
 	CreatedAt    time.Time
 	StartedAt    time.Time // of its latest start; zero when it never started
 	Running      bool
+	// Pod is set for a container in a Kubernetes pod, by what speaks to the
+	// runtime. Labels are then the container's own, never the pod's mixed in.
+	Pod *Pod
 }
 
 // Role is what a container does for its build.
