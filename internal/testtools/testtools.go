@@ -48,6 +48,10 @@ const (
 	Helm  Tool = "helm"
 	// CycloneDX lists the modules of a Go program.
 	CycloneDX Tool = "cyclonedx-gomod"
+	// Etcd is what KubeAPIServer keeps its objects in. Debian's is too old for its
+	// watches.
+	Etcd          Tool = "etcd"
+	KubeAPIServer Tool = "kube-apiserver"
 )
 
 // recipe says how a tool is made.
@@ -75,6 +79,10 @@ func recipes() map[Tool]recipe {
 
 		Helm:      {pkg: "helm.sh/helm/v3/cmd/helm", version: "v3.22.0", ldflags: "-s -w"},
 		CycloneDX: {pkg: "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod", version: "v1.10.0"},
+
+		Etcd: {pkg: "go.etcd.io/etcd/server/v3", module: "etcd", ldflags: "-s -w"},
+		KubeAPIServer: {pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "kube-apiserver", ldflags: "-s -w" +
+			" -X k8s.io/component-base/version.gitVersion=v1.34.4 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"},
 	}
 }
 
