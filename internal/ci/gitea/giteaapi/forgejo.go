@@ -73,22 +73,7 @@ func (c *Client) forgejoJob(j *runJob) (out cimeter.Job) {
 		out.Pipeline = strconv.FormatInt(j.RunID, 10)
 	}
 	out.Tags = j.RunsOn
-	switch j.Status {
-	case "waiting":
-		out.Status = cimeter.JobWaiting
-	case "blocked":
-		out.Status = cimeter.JobBlocked
-	case "running":
-		out.Status = cimeter.JobRunning
-	case "success":
-		out.Status = cimeter.JobSuccess
-	case "failure":
-		out.Status = cimeter.JobFailed
-	case "cancelled":
-		out.Status = cimeter.JobCanceled
-	case "skipped":
-		out.Status = cimeter.JobSkipped
-	}
+	out.Status = taskStatus(j.Status)
 	return out
 }
 

@@ -46,7 +46,8 @@ type Client struct {
 	o      Options
 	server server
 
-	polling sync.Mutex
+	polling sync.Mutex // what polls and what reads the past
+	past    past
 	mu      sync.Mutex
 	open    map[int64]*known // unfinished jobs by id
 }

@@ -144,6 +144,35 @@ func TestRealGitea(t *testing.T) {
 	if deploy, _ = until("deploy", cimeter.JobFailed); deploy.Number != task {
 		t.Errorf("%+v: want task %s", deploy, task)
 	}
+	first := task
+	// It is tried again; the past has a build for each of its tasks.
+	g.Ask(t, http.MethodPost, repo+"/actions/runs/"+deploy.Pipeline+"/rerun-failed-jobs", nil, nil)
+	until("deploy", cimeter.JobWaiting)
+	task = runner.Take(t)
+	runner.Begin(t, task)
+	runner.End(t, task, "RESULT_SUCCESS")
+	if deploy, _ = until("deploy", cimeter.JobSuccess); deploy.Number != task || task == first {
+		t.Errorf("%+v: want task %s", deploy, task)
+	}
+	for _, from := range []*giteaapi.Client{c, own} {
+		past, next, err := from.Builds(t.Context(), time.Now().Add(-time.Hour), "")
+		for ; err == nil && next != ""; _, next, err = from.Builds(t.Context(), time.Now().Add(-time.Hour), next) {
+		}
+		got := map[string]cimeter.Job{}
+		for _, j := range past {
+			got[j.Number] = j
+			if j.Key != gitea.Key(gitea.CI, j.Number) || j.EndedAt.Before(j.StartedAt) || j.StartedAt.IsZero() || time.Since(j.EndedAt).Abs() > 10*time.Minute || j.Event != "push" || j.Pipeline != deploy.Pipeline {
+				t.Errorf("past: %+v", j)
+			}
+		}
+		if err != nil || len(past) != 3 || len(got) != 3 || got[build.Number].Status != cimeter.JobSuccess || got[first].Status != cimeter.JobFailed || got[task].Status != cimeter.JobSuccess ||
+			got[first].Attempt != 1 || got[task].Attempt != 2 {
+			t.Errorf("past: %+v, %v: want tasks %s, %s and %s", past, err, build.Number, first, task)
+		}
+		if past, next, err = from.Builds(t.Context(), time.Now().Add(time.Hour), ""); err != nil || len(past) != 0 {
+			t.Errorf("past of the future: %+v, %q, %v", past, next, err)
+		}
+	}
 	told := map[cimeter.JobStatus]bool{}
 	for end := time.After(time.Minute); !told[cimeter.JobWaiting] || !told[cimeter.JobRunning] || !told[cimeter.JobSuccess] || !told[cimeter.JobFailed]; {
 		select {

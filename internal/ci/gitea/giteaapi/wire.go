@@ -42,9 +42,32 @@ type (
 		Tasks *[]taskRow `json:"workflow_runs"` // that is what they call it
 	}
 	taskRow struct {
-		ID   int64  `json:"id"`
-		Name string `json:"name"` // of the job
-		URL  string `json:"url"`  // of the run
+		ID         int64     `json:"id"`
+		Name       string    `json:"name"` // of the job
+		URL        string    `json:"url"`  // of the run
+		HeadBranch string    `json:"head_branch"`
+		HeadSHA    string    `json:"head_sha"`
+		Event      string    `json:"event"`
+		Status     string    `json:"status"`
+		CreatedAt  time.Time `json:"created_at"` // when a runner took it
+		UpdatedAt  time.Time `json:"updated_at"`
+		StartedAt  time.Time `json:"run_started_at"` // the task's own start
+	}
+	runs struct {
+		Runs *[]run `json:"workflow_runs"`
+	}
+	run struct {
+		ID      int64     `json:"id"`
+		URL     string    `json:"url"`
+		HTMLURL string    `json:"html_url"`
+		Event   string    `json:"event"`
+		Stopped time.Time `json:"stopped"` // Forgejo
+	}
+	repos struct {
+		Data *[]struct {
+			FullName string `json:"full_name"`
+			Actions  *bool  `json:"has_actions"`
+		} `json:"data"`
 	}
 	runners struct {
 		Runners *[]runner `json:"runners"`
@@ -102,6 +125,27 @@ func status(s, conclusion string) cimeter.JobStatus {
 		return cimeter.JobCanceled
 	case "failure":
 		return cimeter.JobFailed
+	case "skipped":
+		return cimeter.JobSkipped
+	}
+	return cimeter.JobUnknown
+}
+
+// taskStatus maps what Forgejo says of jobs, and both of tasks.
+func taskStatus(s string) cimeter.JobStatus {
+	switch s {
+	case "waiting":
+		return cimeter.JobWaiting
+	case "blocked":
+		return cimeter.JobBlocked
+	case "running":
+		return cimeter.JobRunning
+	case "success":
+		return cimeter.JobSuccess
+	case "failure":
+		return cimeter.JobFailed
+	case "cancelled":
+		return cimeter.JobCanceled
 	case "skipped":
 		return cimeter.JobSkipped
 	}
