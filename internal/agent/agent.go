@@ -65,10 +65,7 @@ func New(o Options, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := watch.New(watch.Options{Root: host.WatchDir(), IsContainer: func(name string) bool {
-		_, ok := cgroup.ContainerID(name)
-		return ok
-	}})
+	w, err := watch.New(watch.Options{Root: host.WatchDir(), IsContainer: cgroup.Metered})
 	if err != nil {
 		host.Close()
 		return nil, err

@@ -45,18 +45,18 @@ func ContainerID(name string) (id string, ok bool) {
 }
 
 // Container returns the id of the outermost container in a cgroup path and the
-// path up to it. Containers within it (Docker in Docker) are part of it.
+// path up to it. Containers within it (Docker in Docker) are part of it; a pod of
+// podman is none.
 func Container(path string) (id, prefix string, ok bool) {
+	before := ""
 	for start := 0; start < len(path); {
-		end := strings.IndexByte(path[start:], '/')
-		if end < 0 {
-			end = len(path)
-		} else {
-			end += start
-		}
-		if id, ok = ContainerID(path[start:end]); ok {
+		name, rest, _ := strings.Cut(path[start:], "/")
+		end := start + len(name)
+		next, _, _ := strings.Cut(rest, "/")
+		if id, ok = ContainerID(name); ok && !isPod(before, name, next) {
 			return id, path[:end], true
 		}
+		before = name
 		start = end + 1
 	}
 	return "", "", false

@@ -40,15 +40,51 @@ func TestContainer(t *testing.T) {
 		"/machine.slice/libpod-" + id + ".scope/container": "/machine.slice/libpod-" + id + ".scope",
 		"/docker/" + id + "/docker/" + inner:               "/docker/" + id, // Docker in Docker
 		"/gitlab-runner/slot-3/" + id:                      "/gitlab-runner/slot-3/" + id,
+		"/libpod_parent/libpod-" + id:                      "/libpod_parent/libpod-" + id,
+		"/libpod_parent/" + inner + "/libpod-" + id:        "/libpod_parent/" + inner + "/libpod-" + id, // in a pod
+		"/ci/job9/" + inner + "/libpod-" + id:              "/ci/job9/" + inner + "/libpod-" + id,
+		"/docker/" + id + "/libpod_parent/libpod-" + inner: "/docker/" + id, // podman in Docker
+		"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id + ".scope/container":   "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" + id + ".scope",
+		"/machine.slice/machine-libpod_pod_" + inner + ".slice/libpod-" + id + ".scope":                "/machine.slice/machine-libpod_pod_" + inner + ".slice/libpod-" + id + ".scope",
 		"/kubepods.slice/kubepods-pod019c1fe8_0d92_4aa0_b61c_4df58bdde71c.slice/crio-" + id + ".scope": "/kubepods.slice/kubepods-pod019c1fe8_0d92_4aa0_b61c_4df58bdde71c.slice/crio-" + id + ".scope",
 	} {
 		if got, prefix, ok := cgroup.Container(path); got != id || prefix != want || !ok {
 			t.Errorf("Container(%q) = %q, %q, %v, want prefix %q", path, got, prefix, ok, want)
 		}
 	}
-	for _, path := range []string{"", "/", "/docker", "/docker/buildkit/rk2m1n5zq8v0w3x7y9b4c6d1f", "/machine.slice/libpod-conmon-" + id + ".scope"} {
+	for _, path := range []string{"", "/", "/docker", "/docker/buildkit/rk2m1n5zq8v0w3x7y9b4c6d1f", "/machine.slice/libpod-conmon-" + id + ".scope", "/libpod_parent/" + id, "/libpod_parent/conmon"} {
 		if got, _, ok := cgroup.Container(path); ok {
 			t.Errorf("Container(%q) = %q, want none", path, got)
+		}
+	}
+}
+
+const step = "rk2m1n5zq8v0w3x7y9b4c6d1f"
+
+func TestBuildStep(t *testing.T) {
+	for _, path := range []string{"/docker/buildkit/" + step, "/buildkit/" + step, "/system.slice/docker-" + step + ".scope", "/docker/" + id + "/docker/buildkit/" + step} {
+		if got, ok := cgroup.BuildStep(path); got != step || !ok || !cgroup.Metered(path) {
+			t.Errorf("BuildStep(%q) = %q, %v", path, got, ok)
+		}
+	}
+	for _, path := range []string{
+		"/docker/" + step, "/docker/buildkit", "/docker/buildkit/" + step + "0", "/docker/buildkit/" + step[1:] + "-", "/docker/buildkit/" + strings.ToUpper(step),
+		"/system.slice/" + step + ".scope", "/system.slice/docker-" + step, "/docker/buildkit/" + step + "/x", "",
+	} {
+		if got, ok := cgroup.BuildStep(path); got != "" || ok || cgroup.Metered(path) {
+			t.Errorf("BuildStep(%q) = %q, %v, want none", path, got, ok)
+		}
+	}
+}
+
+func TestMetered(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/docker/" + id: true, "/libpod_parent/" + id: false, "/libpod_parent/" + id + "/libpod-" + id: true,
+		"/libpod_parent/libpod-" + id: true, "/libpod_parent/conmon": false, "/machine.slice/libpod-conmon-" + id + ".scope": false,
+		"/machine.slice/libpod-" + id + ".scope": true, "/": false, "/docker": false,
+	} {
+		if got := cgroup.Metered(path); got != want {
+			t.Errorf("Metered(%q) = %v, want %v", path, got, want)
 		}
 	}
 }

@@ -3,9 +3,9 @@
 //
 // It owns one epoll instance and behind it one inotify instance over the
 // folders of a cgroup hierarchy, the pidfds handed to it, and an eventfd by
-// which other goroutines wake the waiting one. It reads no counters and never
-// looks into a container's own folder: what is nested in a container belongs to
-// it. It does not log.
+// which other goroutines wake the waiting one. It reads no counters and looks
+// into a container's own folder only where it is asked to ([Watcher.Within]):
+// what is nested in a container belongs to it. It does not log.
 //
 // The entry point is [New], the heart [Watcher.Wait]. All methods but Wake
 // belong to one goroutine.
@@ -30,16 +30,23 @@ import (
 type Options struct {
 	// Root is the top folder of the hierarchy whose folders tell of births.
 	Root string
-	// IsContainer reports whether a folder of that name is a container's.
-	IsContainer func(name string) bool
+	// IsContainer reports whether the folder at that path is a container's, or
+	// another's that is metered as one is.
+	IsContainer func(path string) bool
 	// MaxFolders bounds the watched folders that are not containers'; 0 means
 	// 8192, the usual fs.inotify.max_user_watches of a small machine.
 	MaxFolders int
 }
 
 // maxDepth bounds how deep a container's folder may lie: twice the depth of a
-// pod under systemd in a user's session.
-const maxDepth = 16
+// pod under systemd in a user's session. maxWithin bounds how deep what is nested
+// in a container may lie below its folder, and maxFoldersWithin how many folders
+// of one container are watched for it: those who run in it make them.
+const (
+	maxDepth         = 16
+	maxWithin        = 8
+	maxFoldersWithin = 64
+)
 
 // Kind is the kind of an Event.
 type Kind uint8
@@ -70,6 +77,7 @@ type Watcher struct {
 	known   map[string]int32 // path to watch descriptor
 	files   map[int32]uint64 // watch descriptor of a cgroup.events file to token
 	missed  uint64           // folders that could not be watched
+	within  map[string]int   // folder of a container that is looked into, to folders watched in it
 	buf     [16 << 10]byte
 	ready   [64]unix.EpollEvent
 }
@@ -89,6 +97,7 @@ func New(o Options) (*Watcher, error) {
 	w := &Watcher{
 		opts: o, epoll: -1, inotify: -1, wake: -1,
 		folders: make(map[int32]string), known: make(map[string]int32), files: make(map[int32]uint64),
+		within: make(map[string]int),
 	}
 	if err := w.open(); err != nil {
 		w.Close()
@@ -257,17 +266,22 @@ func (w *Watcher) happened(wd int32, mask uint32, name string, fn func(Event)) {
 		if w.known[folder] == wd {
 			delete(w.known, folder)
 		}
+		w.left(folder)
 		return
 	}
 	if mask&unix.IN_ISDIR == 0 {
 		return
 	}
 	path := filepath.Join(folder, name)
-	container := w.opts.IsContainer(name)
+	container := w.opts.IsContainer(path)
 	switch {
 	case mask&unix.IN_CREATE != 0 && container:
 		fn(Event{Kind: Born, Path: path})
 	case mask&unix.IN_CREATE != 0:
+		if top, ok := w.outer(folder); ok {
+			w.coverWithin(top, path, fn)
+			return
+		}
 		w.cover(path, depth(path), fn)
 	case mask&unix.IN_DELETE != 0 && container:
 		fn(Event{Kind: Removed, Path: path})
@@ -321,7 +335,7 @@ func (w *Watcher) walk(path string, deep int, fn func(Event)) {
 			continue
 		}
 		child := filepath.Join(path, e.Name())
-		if w.opts.IsContainer(e.Name()) {
+		if w.opts.IsContainer(child) {
 			fn(Event{Kind: Born, Path: child})
 			continue
 		}
@@ -336,5 +350,8 @@ func (w *Watcher) Scan(fn func(Event)) error {
 		return fmt.Errorf("scan %s: %w: %w", w.opts.Root, err, cimeter.ErrUnavailable)
 	}
 	w.cover("/", 0, fn)
+	for top := range w.within {
+		w.coverWithin(top, top, fn)
+	}
 	return nil
 }

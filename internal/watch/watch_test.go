@@ -15,7 +15,7 @@ import (
 	"github.com/cimeter/cimeter/internal/watch"
 )
 
-func isContainer(name string) bool { return strings.HasPrefix(name, "c-") }
+func isContainer(path string) bool { return strings.HasPrefix(filepath.Base(path), "c-") }
 
 func open(t *testing.T, root string, folders int) *watch.Watcher {
 	t.Helper()
