@@ -34,6 +34,10 @@ const (
 	RoleWait    Role = "wait"    // waits for a service
 )
 
+// StageWaiting is the stage of a container that waits for its turn: it runs, and
+// nothing of its build's does.
+const StageWaiting = "waiting"
+
 // Identity is what a container's metadata says about the build it belongs to.
 type Identity struct {
 	Build Build
@@ -45,6 +49,12 @@ type Identity struct {
 	// Alongside is set for stages that run beside the others (services): their
 	// time is not added to the build's.
 	Alongside bool
+	// Inside is set for a container that lives longer than its stages: it is in
+	// Stage, which is StageWaiting then, except while a process in it tells another.
+	Inside bool
+	// Next is the stage of such a container while any process is in it that is not
+	// the runner's own; "" when command lines tell the stage or nothing does.
+	Next string
 	// Group is what the runner gives all containers of one build and no other:
 	// the unique part of their names, or their network. A build's key is bound
 	// to the group that claimed it first; a container of another group that
