@@ -70,7 +70,7 @@ var layers = map[string]row{
 	"internal/protoappend":                 {layer: pure, theirs: []string{"google.golang.org/protobuf"}, whyTheir: "the encoding of protobuf's fields"},
 	"internal/refusal":                     {layer: pure},
 	"internal/recordjson":                  {layer: pure},
-	"internal/store":                       {layer: pure, ours: []string{"internal/filter", "internal/recordjson"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
+	"internal/store":                       {layer: pure, ours: []string{"internal/filter", "internal/queue", "internal/recordjson"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
 	"internal/queue":                       {layer: pure},
 	"internal/section":                     {layer: pure},
 	"internal/series":                      {layer: pure, ours: []string{"internal/catalog", "internal/tally"}},
@@ -113,8 +113,8 @@ var layers = map[string]row{
 	"internal/process":        {layer: adapter, theirs: sys, whyTheir: "pidfd and capget"},
 	"internal/records":        {layer: adapter},
 	"internal/spool":          {layer: adapter},
-	"internal/store/postgres": {layer: adapter, ours: []string{"internal/filter", "internal/store"}, theirs: []string{"github.com/jackc/pgx"}, whyTheir: "the protocol of PostgreSQL"},
-	"internal/store/sqlite":   {layer: adapter, ours: []string{"internal/filter", "internal/store"}, theirs: []string{"modernc.org/sqlite"}, whyTheir: "SQLite in pure Go"},
+	"internal/store/postgres": {layer: adapter, ours: []string{"internal/filter", "internal/queue", "internal/store"}, theirs: []string{"github.com/jackc/pgx"}, whyTheir: "the protocol of PostgreSQL"},
+	"internal/store/sqlite":   {layer: adapter, ours: []string{"internal/filter", "internal/queue", "internal/store"}, theirs: []string{"modernc.org/sqlite"}, whyTheir: "SQLite in pure Go"},
 	"internal/watch":          {layer: adapter, theirs: sys, whyTheir: "inotify, pidfd and epoll"},
 	"internal/web":            {layer: adapter, ours: []string{"internal/display", "internal/filter", "internal/queue", "internal/section", "internal/summary"}},
 
@@ -159,7 +159,7 @@ var layers = map[string]row{
 	"internal/dashboard":  {layer: forTests, ours: []string{"internal/catalog"}},
 	"internal/ci/citest":  {layer: forTests, ours: []string{"internal/queue"}},
 	"internal/webtest":    {layer: forTests, ours: []string{"internal/filter", "internal/queue", "internal/section", "internal/web"}, theirs: []string{"github.com/chromedp/chromedp", "github.com/chromedp/cdproto"}, whyTheir: "drives a real Chromium"},
-	"internal/storetest":  {layer: forTests, ours: []string{"internal/filter", "internal/store"}},
+	"internal/storetest":  {layer: forTests, ours: []string{"internal/filter", "internal/queue", "internal/store"}},
 	"internal/testtools":  {layer: forTests},
 	"internal/testdocker": {layer: forTests, theirs: []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "golang.org/x/sys"}, whyTheir: "plays a CI runner on a real engine"},
 }

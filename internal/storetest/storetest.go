@@ -3,9 +3,11 @@ package storetest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
+	"github.com/cimeter/cimeter/internal/queue"
 	"github.com/cimeter/cimeter/internal/store"
 )
 
@@ -23,6 +25,10 @@ type Store interface {
 	Groups(ctx context.Context, q store.GroupQuery) (store.Groups, error)
 	Buckets(ctx context.Context, q store.BucketQuery) ([]store.Bucket, error)
 	History(ctx context.Context, h store.HistoryQuery) ([]*cimeter.Record, error)
+	PutSections(ctx context.Context, all []store.Sections) error
+	SectionsOf(ctx context.Context, keys []string) (map[string][]byte, error)
+	PutQueuePoints(ctx context.Context, points []queue.KeptPoint, keep map[time.Duration]time.Time) error
+	QueuePoints(ctx context.Context, step time.Duration, since time.Time) ([]queue.KeptPoint, error)
 	Names(ctx context.Context, kind, part string, limit int) ([]string, error)
 	Stats(ctx context.Context) (store.Stats, error)
 	Retain(ctx context.Context, r store.Retention) (store.Retained, error)
@@ -49,6 +55,8 @@ var cases = []struct {
 	{"a record and the jobs of its build join in any order", testJoin},
 	{"records and jobs at once make one build each", testJoinAtOnce},
 	{"a note is kept", testNote},
+	{"what stands beside a build is kept as long as it is", testSections},
+	{"the history of queues is kept, in steps, for a time", testQueuePoints},
 	{"a list holds what meets its filter, in its order", testList},
 	{"a page ends where the next begins", testPages},
 	{"a question that makes no sense is refused", testBadQuestions},

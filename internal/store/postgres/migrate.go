@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,14 +18,15 @@ var migrationFiles embed.FS
 
 // migrations are the statements of each version of the schema.
 func migrations() ([][]string, error) {
-	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql")
+	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql", "migrations/0002_beside.sql")
 }
 
 // migrationLock is the advisory lock of those who change the schema: "cimeter".
 const migrationLock = 0x63696d65746572
 
 // migrate brings the schema up to date, each version in a transaction of its
-// own, with servers that start at once waiting for each other.
+// own, with servers that start at once waiting for each other; a new database gets
+// all of them in one, so that none is left between two versions.
 func (s *Store) migrate(ctx context.Context) error {
 	all, err := migrations()
 	if err != nil {
@@ -49,12 +51,16 @@ func (s *Store) migrate(ctx context.Context) error {
 			if err := store.CheckVersion(version, len(all), s.o.Migrate); err != nil || version == len(all) {
 				return err
 			}
-			for _, statement := range append(all[version][:len(all[version]):len(all[version])], fmt.Sprintf("UPDATE schema_version SET version = %d", version+1)) {
+			to, statements := version+1, slices.Clone(all[version])
+			if version == 0 {
+				to, statements = len(all), slices.Concat(all...)
+			}
+			for _, statement := range append(statements, fmt.Sprintf("UPDATE schema_version SET version = %d", to)) {
 				if s.steps++; s.o.fault != nil {
 					s.o.fault(s.steps)
 				}
 				if _, err := tx.Exec(ctx, statement); err != nil {
-					return fmt.Errorf("migrate to version %d: %w", version+1, err)
+					return fmt.Errorf("migrate to version %d: %w", to, err)
 				}
 			}
 			return nil

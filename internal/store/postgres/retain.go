@@ -83,6 +83,9 @@ func (s *Store) retain(ctx context.Context, tx pgx.Tx, r store.Retention, out *s
 			return err
 		}
 	}
+	if _, err := tx.Exec(ctx, "DELETE FROM sections WHERE at < $1", cut); err != nil {
+		return err
+	}
 	tag, err := tx.Exec(ctx, "DELETE FROM build_keys WHERE at < $1", cut)
 	out.Builds += tag.RowsAffected()
 	if err != nil {

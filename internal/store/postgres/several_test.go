@@ -196,8 +196,12 @@ func TestServers_migrate(t *testing.T) {
 	}
 	wg.Wait()
 	s := openURL(t, url)
+	_, want, err := postgres.Version(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
 	st, err := s.Stats(t.Context())
-	if err != nil || st.Version != 1 || st.Builds != 10 {
+	if err != nil || st.Version != want || st.Builds != 10 {
 		t.Errorf("Stats = %+v, %v", st, err)
 	}
 	if err := s.Exec(t.Context(), "UPDATE schema_version SET version = 99"); err != nil {

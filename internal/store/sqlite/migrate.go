@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/store"
@@ -19,10 +20,11 @@ var migrationFiles embed.FS
 
 // migrations are the statements of each version of the schema.
 func migrations() ([][]string, error) {
-	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql")
+	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql", "migrations/0002_beside.sql")
 }
 
-// migrate brings the schema up to date, each version in a transaction of its own.
+// migrate brings the schema up to date, each version in a transaction of its own; a
+// new file gets all of them in one, so that none is left between two versions.
 func (s *Store) migrate(ctx context.Context) error {
 	all, err := migrations()
 	if err != nil {
@@ -35,19 +37,24 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err := store.CheckVersion(version, len(all), s.o.Migrate); err != nil {
 		return err
 	}
-	for ; version < len(all); version++ {
+	for version < len(all) {
+		to, statements := version+1, all[version]
+		if version == 0 {
+			to, statements = len(all), slices.Concat(all...)
+		}
 		err := s.transaction(ctx, func(tx *sql.Tx) error {
-			for _, statement := range all[version] {
+			for _, statement := range statements {
 				if err := s.exec(ctx, tx, statement); err != nil {
 					return err
 				}
 			}
 			// The version is in the file's header: it changes with the transaction.
-			return s.exec(ctx, tx, fmt.Sprintf("PRAGMA user_version = %d", version+1))
+			return s.exec(ctx, tx, fmt.Sprintf("PRAGMA user_version = %d", to))
 		})
 		if err != nil {
-			return fmt.Errorf("migrate to version %d: %w", version+1, err)
+			return fmt.Errorf("migrate to version %d: %w", to, err)
 		}
+		version = to
 	}
 	return nil
 }

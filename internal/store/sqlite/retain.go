@@ -72,6 +72,9 @@ func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retain
 		if err := s.exec(ctx, tx, "UPDATE meta SET value = value - ? WHERE name = 'builds'", deleted); err != nil {
 			return err
 		}
+		if err := s.exec(ctx, tx, "DELETE FROM sections WHERE at < ?", cut.Int64); err != nil {
+			return err
+		}
 		return s.exec(ctx, tx, "INSERT INTO meta VALUES ('kept_from', ?) ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)", cut.Int64)
 	})
 	if err != nil {

@@ -1,0 +1,68 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/cimeter/cimeter/internal/queue"
+	"github.com/cimeter/cimeter/internal/store"
+)
+
+// PutSections keeps what stands beside builds, durably; what stood there before is
+// replaced.
+func (s *Store) PutSections(ctx context.Context, all []store.Sections) error {
+	packed := make([][]byte, len(all))
+	for i := range all {
+		var err error
+		if packed[i], err = all[i].Pack(); err != nil {
+			return err
+		}
+	}
+	err := s.alone(ctx, func(tx *sql.Tx) error {
+		for i, one := range all {
+			if err := s.exec(ctx, tx, "INSERT INTO sections VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET at = excluded.at, data = excluded.data",
+				one.Key, store.Micros(one.EndedAt), packed[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("put sections of %d builds: %w", len(all), s.damaged(err))
+	}
+	return nil
+}
+
+// PutQueuePoints keeps points of the history of queues, and deletes those that ended
+// before what each step is kept for. Putting one again replaces it.
+func (s *Store) PutQueuePoints(ctx context.Context, points []queue.KeptPoint, keep map[time.Duration]time.Time) error {
+	err := s.alone(ctx, func(tx *sql.Tx) error {
+		for _, p := range points {
+			if err := s.exec(ctx, tx, "INSERT OR REPLACE INTO queue_points (server, step, at, waiting, blocked, running, slots, p50, p95) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+				p.Server, int64(p.Step/time.Second), p.At, p.Waiting, p.Blocked, p.Running, store.OrNull(p.Slots), store.OrNull(p.P50), store.OrNull(p.P95)); err != nil {
+				return err
+			}
+		}
+		for step, from := range keep {
+			if err := s.exec(ctx, tx, "DELETE FROM queue_points WHERE step = ? AND at <= ?", int64(step/time.Second), from.Unix()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("put %d points of queues: %w", len(points), s.damaged(err))
+	}
+	return nil
+}
+
+// alone runs fn in a transaction when the other writes let it.
+func (s *Store) alone(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.turn }()
+	return s.transaction(ctx, fn)
+}
