@@ -30,11 +30,14 @@ func List(ctx context.Context, q Queryer, query Query) (Page, error) {
 	if query.Examine < 1 || query.Examine > MaxExamine {
 		return Page{}, fmt.Errorf("examine %d builds: want 1 to %d: %w", query.Examine, MaxExamine, cimeter.ErrInvalid)
 	}
-	sc := scan{sort: query.Sort, asc: query.Asc, cursor: query.Cursor, columns: "b.id, b.at, b.key", limit: query.Limit, examine: query.Examine}
+	sc := scan{sort: query.Sort, asc: query.Asc, cursor: query.Cursor, columns: "b.id, b.at, 0", limit: query.Limit, examine: query.Examine}
+	if q.Dialect() == Postgres {
+		sc.columns = "b.id, b.at, b.shard"
+	}
 	var refs []Ref
 	next, err := sc.run(ctx, q, query.Filter, func(scan func(dest ...any) error) error {
 		var r Ref
-		err := scan(&r.ID, &r.At, &r.Key)
+		err := scan(&r.ID, &r.At, &r.Shard)
 		refs = append(refs, r)
 		return err
 	})
@@ -52,8 +55,8 @@ func load(ctx context.Context, q Queryer, refs []Ref, traces bool) ([]*cimeter.R
 	if len(refs) == 0 {
 		return records, nil
 	}
-	err := q.Load(ctx, refs, traces, func(i int, record, trace []byte) error {
-		r, err := Decode(refs[i].Key, record, trace)
+	err := q.Load(ctx, refs, traces, func(i int, key string, record, trace []byte) error {
+		r, err := Decode(key, record, trace)
 		records[i] = r
 		return err
 	})
@@ -140,6 +143,9 @@ func (sc *scan) run(ctx context.Context, q Queryer, f filter.Filter, row func(sc
 	way, err := sc.choose(ctx, q, c)
 	if err != nil {
 		return "", err
+	}
+	if !way.gather && sc.sort != SortEnded && !way.covered(column, sc.read(c)) {
+		sc.examine = max(1, sc.examine/2) // what has a like cost ended at any time: each is a read of its own
 	}
 	s := statement{dialect: q.Dialect()}
 	sc.write(&s, c, way, column, after)

@@ -17,18 +17,18 @@ const (
 
 // Ref is a build in a back end.
 type Ref struct {
-	ID  int64
-	At  int64
-	Key string
+	ID    int64
+	At    int64
+	Shard int16 // of back ends that have it
 }
 
 // Queryer is what a back end gives for reads. Its errors name the back end.
 type Queryer interface {
 	// Query runs one statement and calls row for each row of its answer.
 	Query(ctx context.Context, sql string, args []any, row func(scan func(dest ...any) error) error) error
-	// Load calls fn with the stored forms of the builds that are still there, in
-	// any order; trace is nil unless asked for.
-	Load(ctx context.Context, refs []Ref, traces bool, fn func(i int, record, trace []byte) error) error
+	// Load calls fn with the keys and stored forms of the builds that are still
+	// there, in any order; trace is nil unless asked for.
+	Load(ctx context.Context, refs []Ref, traces bool, fn func(i int, key string, record, trace []byte) error) error
 	// Dialect tells how its SQL is written.
 	Dialect() Dialect
 }

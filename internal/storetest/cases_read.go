@@ -27,6 +27,13 @@ var Filters = []string{
 	"project:group-0/app-1 -job:build", "job:build machine:ci-0 result:success", "stage:test job:test", `project:"group-0/app-0" cpu>10s since:2026-11-29`,
 }
 
+// Covered are filters that a store answers from its indexes, but for the records
+// of the page: whatever builds they find, and whatever they sort by.
+var Covered = []string{
+	"", "since:2026-11-29T12:00", "cpu>60s", "cpu>60s mem>90%", "mem<=50% result:failed", "-result:success since:2026-11-29", "net>1GiB net<1.5GiB", "queue>50s wall>=5m",
+	"result:canceled io>1GiB",
+}
+
 // Parse reads a filter as of Base.
 func Parse(t testing.TB, text string) filter.Filter {
 	t.Helper()

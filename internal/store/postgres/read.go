@@ -28,23 +28,24 @@ func (q queryer) Query(ctx context.Context, text string, args []any, row func(sc
 	return coded(rows.Err())
 }
 
-func (q queryer) Load(ctx context.Context, refs []store.Ref, traces bool, fn func(i int, record, trace []byte) error) error {
+func (q queryer) Load(ctx context.Context, refs []store.Ref, traces bool, fn func(i int, key string, record, trace []byte) error) error {
 	shards, ids, ats := make([]int16, len(refs)), make([]int64, len(refs)), make([]int64, len(refs))
 	for i, r := range refs {
-		shards[i], ids[i], ats[i] = store.Shard(r.Key), r.ID, r.At
+		shards[i], ids[i], ats[i] = r.Shard, r.ID, r.At
 	}
 	column := "NULL::bytea"
 	if traces {
 		column = "b.trace"
 	}
-	rows, err := q.s.read.Query(ctx, "SELECT k.n, b.record, "+column+` FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY k (shard, id, at, n)
+	rows, err := q.s.read.Query(ctx, "SELECT k.n, b.key, b.record, "+column+` FROM unnest($1::smallint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY k (shard, id, at, n)
 JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at`, shards, ids, ats)
 	if err != nil {
 		return coded(err)
 	}
 	var n int64
+	var key string
 	var record, trace []byte
-	_, err = pgx.ForEachRow(rows, []any{&n, &record, &trace}, func() error { return fn(int(n-1), record, trace) })
+	_, err = pgx.ForEachRow(rows, []any{&n, &key, &record, &trace}, func() error { return fn(int(n-1), key, record, trace) })
 	return coded(err)
 }
 

@@ -29,25 +29,26 @@ func (q queryer) Query(ctx context.Context, text string, args []any, row func(sc
 	return q.s.damaged(rows.Err())
 }
 
-func (q queryer) Load(ctx context.Context, refs []store.Ref, traces bool, fn func(i int, record, trace []byte) error) error {
-	text := "SELECT record, NULL FROM bodies WHERE id = ?"
+func (q queryer) Load(ctx context.Context, refs []store.Ref, traces bool, fn func(i int, key string, record, trace []byte) error) error {
+	column := "NULL"
 	if traces {
-		text = "SELECT record, trace FROM bodies WHERE id = ?"
+		column = "trace"
 	}
-	stmt, err := q.s.read.PrepareContext(ctx, text)
+	stmt, err := q.s.read.PrepareContext(ctx, "SELECT key, record, "+column+" FROM builds JOIN bodies USING (id) WHERE id = ?")
 	if err != nil {
 		return q.s.damaged(err)
 	}
 	defer stmt.Close()
 	for i, r := range refs {
+		var key string
 		var record, trace []byte
-		switch err := stmt.QueryRowContext(ctx, r.ID).Scan(&record, &trace); {
+		switch err := stmt.QueryRowContext(ctx, r.ID).Scan(&key, &record, &trace); {
 		case errors.Is(err, sql.ErrNoRows):
 			continue
 		case err != nil:
 			return q.s.damaged(err)
 		}
-		if err := fn(i, record, trace); err != nil {
+		if err := fn(i, key, record, trace); err != nil {
 			return err
 		}
 	}

@@ -37,14 +37,16 @@ CREATE TABLE builds (
   oom          INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX builds_at        ON builds (at);
-CREATE INDEX builds_project   ON builds (project, at);
-CREATE INDEX builds_job       ON builds (project, name, at);
-CREATE INDEX builds_name      ON builds (name, at);
-CREATE INDEX builds_ref       ON builds (ref, at);
-CREATE INDEX builds_machine   ON builds (machine, at);
-CREATE INDEX builds_runner    ON builds (runner, at);
-CREATE INDEX builds_result    ON builds (result, at);
+-- What lists sort by and check, and sums add up, is in the index that they go along:
+-- thousands of builds are looked at without a read of each. See covers in package store.
+CREATE INDEX builds_at        ON builds (at, id, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result, throttled_us, oom);
+CREATE INDEX builds_project   ON builds (project, at, id, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result, throttled_us, oom);
+CREATE INDEX builds_job       ON builds (project, name, at, id, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result, throttled_us, oom);
+CREATE INDEX builds_name      ON builds (name, at, id, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result, throttled_us, oom);
+CREATE INDEX builds_ref       ON builds (ref, at, id, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result, throttled_us, oom);
+CREATE INDEX builds_machine   ON builds (machine, at, id, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result, throttled_us, oom);
+CREATE INDEX builds_runner    ON builds (runner, at, id, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result, throttled_us, oom);
+CREATE INDEX builds_result    ON builds (result, at, id, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, throttled_us, oom);
 CREATE INDEX builds_ci        ON builds (ci, at);
 CREATE INDEX builds_stages    ON builds (stages, at);
 CREATE INDEX builds_number    ON builds (number, at);
@@ -52,12 +54,12 @@ CREATE INDEX builds_pipeline  ON builds (pipeline, at) WHERE pipeline <> '';
 CREATE INDEX builds_verdicts  ON builds (at) WHERE verdicts <> '';
 CREATE INDEX builds_unmetered ON builds (at) WHERE metered = 0;
 CREATE INDEX builds_tags      ON builds (at) WHERE tags <> '';
-CREATE INDEX builds_cpu_us    ON builds (cpu_us);
-CREATE INDEX builds_wall_us   ON builds (wall_us);
-CREATE INDEX builds_queue_us  ON builds (queue_us);
-CREATE INDEX builds_mem_peak  ON builds (mem_peak);
-CREATE INDEX builds_io_bytes  ON builds (io_bytes);
-CREATE INDEX builds_net_bytes ON builds (net_bytes);
+CREATE INDEX builds_cpu_us    ON builds (cpu_us, id, at, wall_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result);
+CREATE INDEX builds_wall_us   ON builds (wall_us, id, at, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, net_bytes, result);
+CREATE INDEX builds_queue_us  ON builds (queue_us, id, at, wall_us, cpu_us, mem_peak, mem_limit, io_bytes, net_bytes, result);
+CREATE INDEX builds_mem_peak  ON builds (mem_peak, id, at, wall_us, cpu_us, queue_us, mem_limit, io_bytes, net_bytes, result);
+CREATE INDEX builds_io_bytes  ON builds (io_bytes, id, at, wall_us, cpu_us, queue_us, mem_peak, mem_limit, net_bytes, result);
+CREATE INDEX builds_net_bytes ON builds (net_bytes, id, at, wall_us, cpu_us, queue_us, mem_peak, mem_limit, io_bytes, result);
 
 -- The whole record and its trace, as JSON in zstd.
 CREATE TABLE bodies (
