@@ -17,6 +17,7 @@ const (
 	ServerSourceRequests = "cimeter_server_source_requests_total"
 	ServerSourceDropped  = "cimeter_server_source_dropped_total"
 	ServerHooks          = "cimeter_server_hooks_total"
+	ServerLogsRead       = "cimeter_server_logs_read_total"
 )
 
 func queueMetrics() []Metric {
@@ -60,6 +61,10 @@ func queueMetrics() []Metric {
 		{
 			Name: ServerSourceDropped, Kind: Counter, Labels: []string{"reason"},
 			Help: "What CI servers told that was not taken: builds and workers (too many), unusable (without a key), or store (changes that could not be stored in time).",
+		},
+		{
+			Name: ServerLogsRead, Kind: Counter, Labels: []string{"server", "result"},
+			Help: "Logs of finished builds that were read for the names and times of their sections: kept, gone, or failed (tried again, five times at most).",
 		},
 		{
 			Name: ServerHooks, Kind: Counter, Labels: []string{"ci", "result"},

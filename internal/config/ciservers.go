@@ -23,6 +23,8 @@ type CIServer struct {
 	Timeout        time.Duration `yaml:"timeout" auto:"true" min:"1s" max:"5m" doc:"Longest that one poll takes. auto: 30s."`
 	Requests       int           `yaml:"requests_per_minute" auto:"true" min:"1" max:"6000" doc:"Most requests in a minute that are made to it. auto: 60."`
 	Projects       []string      `yaml:"projects" check:"project" max:"5000" doc:"Paths of the projects to ask for, where the token cannot ask for all of them, or the server does not tell of all at once."`
+	Sections       []string      `yaml:"sections" check:"project" max:"500" doc:"GitLab alone: projects whose jobs' logs are read once, after the job's end, for the names and times of their sections, by which pages and the API divide the job: paths, where * is any text, such as group/*. It needs token_file. Nothing else of a log is kept. See docs/gitlab.md."`
+	Logs           int           `yaml:"logs_per_minute" auto:"true" min:"1" max:"600" doc:"Most logs in a minute that are read so, besides requests_per_minute. auto: 10."`
 	Notes          CINotes       `yaml:"notes" doc:"Where its people are told what builds cost (GitLab, GitHub, Gitea, Forgejo): see docs/gitlab.md and docs/summary.md."`
 }
 
@@ -59,6 +61,9 @@ func (d *decoder) ciServers(servers []CIServer) {
 		}
 		if s.DatabaseFile != "" && (s.Kind != "drone" || s.TokenFile != "") {
 			d.problem(path+".database_file", shown(s.DatabaseFile), "want kind drone, and no token_file")
+		}
+		if len(s.Sections) > 0 && (s.Kind != "gitlab" || s.TokenFile == "") {
+			d.problem(path+".sections", "", "want kind gitlab, and token_file")
 		}
 		if names[s.Name] {
 			d.problem(path+".name", shown(s.Name), "second time: want a name for each")

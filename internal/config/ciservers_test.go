@@ -29,6 +29,7 @@ func TestParse_CIServers_refuses(t *testing.T) {
 		`{kind: drone, token_file: /t}`:                                                                              "ci_servers[0].url: none given",
 		`{kind: drone, url: "http://me:secret@x", token_file: /t}`:                                                   "without user and password",
 		`{kind: drone, url: http://x}`:                                                                               "want token_file, hook_secret_file, or both",
+		`{kind: drone, url: http://x, token_file: /t, sections: [a/*]}`:                                              "want kind gitlab, and token_file",
 		`{kind: drone, url: http://x, token_file: t}`:                                                                "want an absolute path",
 		`{kind: drone, url: http://x, token_file: /t, interval: 10ms}`:                                               "want auto, or 1s to 1h",
 		`{kind: drone, url: http://x, token_file: /t, projects: ["../../admin"]}`:                                    "want a path such as group/app",
