@@ -11,6 +11,8 @@ import (
 type Build struct {
 	labels  BuildLabels
 	bounds  *buildBounds
+	table   *Table
+	whole   bool // room for its histograms is taken: it is a fold
 	running atomic.Int64
 	ended   []ended     // by result, in the catalogue's order; the last is unknown
 	told    atomic.Bool // a result was known
@@ -51,16 +53,45 @@ func (b *Build) EndedOf(of Exemplar, result string, durationSeconds float64, que
 	}
 	e := &b.ended[i]
 	e.count.Add(1)
-	e.duration.get(b.bounds.duration).observe(durationSeconds, of)
+	b.duration(i).observe(durationSeconds, of)
 	if q, ok := queueSeconds.Get(); ok {
-		b.queue.get(b.bounds.queue).observe(q, of)
+		b.queued().observe(q, of)
 	}
 	b.running.Add(-1)
 }
 
 // Queued counts how long a build had queued, where that is told apart from its
 // end, in seconds.
-func (b *Build) Queued(seconds float64) { b.queue.get(b.bounds.queue).observe(seconds, Exemplar{}) }
+func (b *Build) Queued(seconds float64) { b.queued().observe(seconds, Exemplar{}) }
+
+func (b *Build) duration(result int) *Histogram {
+	return b.histogram(b.bounds.duration, func(b *Build) *lazyHistogram { return &b.ended[result].duration })
+}
+
+func (b *Build) queued() *Histogram {
+	return b.histogram(b.bounds.queue, func(b *Build) *lazyHistogram { return &b.queue })
+}
+
+// histogram returns one of b's histograms, which finds its room when something
+// is first counted, and without room that of b's fold: most builds of a project
+// end in one way, and room for all ways would leave little for stages.
+func (b *Build) histogram(bounds []float64, of func(*Build) *lazyHistogram) *Histogram {
+	if h := of(b).p.Load(); h != nil {
+		return h
+	}
+	t := b.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch n := len(bounds) + 3; { // and +Inf, sum and count
+	case b.whole || of(b).p.Load() != nil:
+	case t.room(n, t.reserve+t.budget/8):
+		t.take(n)
+	default:
+		t.countFold(true)
+		b = t.build(b.labels.fold())
+	}
+	return of(b).get(bounds)
+}
 
 // Abandoned takes a build that Started counted out of those that run, without
 // an end: the agent stops, or the build turned out to be another one's part.

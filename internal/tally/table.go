@@ -25,13 +25,15 @@ type Options struct {
 
 // Table holds all cells. Make it with New.
 //
-// A label set reserves all series that it can ever have, at once: so the number
-// of series shown is never more than the budget, whatever comes later.
+// A label set reserves all series that it can ever have, at once, but for the
+// histograms of builds, which do so one by one: so the number of series shown is
+// never more than the budget, whatever comes later.
 type Table struct {
 	budget      int
 	reserve     int // kept for what must always find room: the last folds
 	stageSeries int // of one label set of stages
-	buildSeries int // of one label set of builds
+	buildSeries int // of one label set of builds, with histograms
+	buildCounts int // of those, what is no histogram
 	stageBounds stageBounds
 	buildBounds buildBounds
 	metrics     map[string]*metric // fixed after New
@@ -95,6 +97,9 @@ func New(o Options) *Table {
 			t.stageSeries += n
 		case m.Scope == catalog.Build:
 			t.buildSeries += n
+			if m.Kind != catalog.Histogram {
+				t.buildCounts += n
+			}
 		}
 	}
 	t.stageBounds = stageBounds{
@@ -166,6 +171,11 @@ func (t *Table) Build(l BuildLabels) *Build {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.build(l)
+}
+
+// build is Build with the lock held.
+func (t *Table) build(l BuildLabels) *Build {
 	for _, try := range []struct {
 		labels BuildLabels
 		keep   int
@@ -178,12 +188,19 @@ func (t *Table) Build(l BuildLabels) *Build {
 			t.countFold(try.labels != l)
 			return b
 		}
-		if try.keep != 0 && !t.room(t.buildSeries, try.keep) {
+		n, whole := t.buildCounts, false
+		if try.labels.Project == Other {
+			n, whole = t.buildSeries, true // what folds into it must find room
+		}
+		if try.keep != 0 && !t.room(n, try.keep) {
 			continue
 		}
 		t.countFold(try.labels != l)
-		t.take(t.buildSeries)
-		b := &Build{labels: try.labels.clone(), bounds: &t.buildBounds, ended: make([]ended, len(t.buildBounds.results))}
+		t.take(n)
+		b := &Build{
+			labels: try.labels.clone(), bounds: &t.buildBounds, table: t, whole: whole,
+			ended: make([]ended, len(t.buildBounds.results)),
+		}
 		t.builds[b.labels] = b
 		t.buildSeq = append(t.buildSeq, b)
 		return b

@@ -423,3 +423,53 @@ func TestCounters_neverFallAndLoseNothing(t *testing.T) {
 		t.Errorf("gauge %d, %t after all were released", g, ok)
 	}
 }
+
+// Builds leave room for stages: a label set of builds takes what its builds
+// need, and a histogram without room is its fold's, with nothing lost.
+func TestBuild_roomForHistograms(t *testing.T) {
+	const projects = 300
+	table := tally.New(tally.Options{Budget: 5_000})
+	for i := range projects {
+		b := table.Build(tally.BuildLabels{CI: "gitlab", Project: fmt.Sprint("p", i), Machine: "m"})
+		b.Started()
+	}
+	own := 0
+	for _, b := range table.Builds() {
+		if b.Labels().Project != tally.Other {
+			own++
+		}
+	}
+	if own < projects {
+		t.Errorf("%d of %d projects have a label set of their own: running ones need no histogram", own, projects)
+	}
+	for i := range projects {
+		b := table.Build(tally.BuildLabels{CI: "gitlab", Project: fmt.Sprint("p", i), Machine: "m"})
+		b.Ended("success", 2, cimeter.Some(1.0))
+	}
+	var ended, long, queued, folded uint64
+	shown := 0
+	for _, b := range table.Builds() {
+		n, _ := b.Count(0)
+		ended += n
+		if h := b.Duration(0); h != nil {
+			n := h.Bucket(1) // all took 2 s, which is in the second
+			long += n
+			shown++
+			if b.Labels().Project == tally.Other {
+				folded += n
+			}
+		}
+		if h := b.Queue(); h != nil {
+			queued += h.Bucket(0)
+		}
+	}
+	if ended != projects || long != projects || queued != projects {
+		t.Errorf("%d ended, %d durations, %d queue times: want %d of each", ended, long, queued, projects)
+	}
+	if folded == 0 || folded == projects || shown < 20 {
+		t.Errorf("%d of %d durations are the fold's, %d label sets have their own", folded, projects, shown)
+	}
+	if used, _ := table.Value(catalog.AgentSeries).Get(); used > 5_000 {
+		t.Errorf("%g series reserved of 5,000", used)
+	}
+}
