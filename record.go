@@ -23,6 +23,7 @@ type Record struct {
 	Limits    *Limits      `json:"limits,omitempty"`
 	Usage     Usage        `json:"usage,omitzero"` // absent: nothing was metered
 	Stages    []Stage      `json:"stages"`
+	Parts     []Part       `json:"parts,omitempty"` // nested in its containers, or beside them; the largest by CPU, the rest added up
 	Verdicts  []Verdict    `json:"verdicts,omitempty"`
 	Trace     *Trace       `json:"trace,omitempty"`
 }

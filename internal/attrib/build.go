@@ -35,6 +35,7 @@ type BuildState struct {
 	Resumed    bool            // taken up from a checkpoint
 	MissedWork bool            // a container that did its work was never read
 	Containers map[string]bool // containers that exist
+	Pieces     []PieceState    `json:",omitempty"` // nested in its containers or beside them
 }
 
 // Evidence is one thing that a Stager was told, kept so that it can be told

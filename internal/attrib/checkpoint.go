@@ -36,6 +36,7 @@ func (l *Ledger) Checkpoint(key string) (*Snapshot, error) {
 	c := &Snapshot{Version: checkpointVersion, Build: b.BuildState}
 	c.Build.Gaps = slices.Clone(b.Gaps)
 	c.Build.Evidence = slices.Clone(b.Evidence)
+	c.Build.Pieces = slices.Clone(b.Pieces)
 	c.Build.Containers = maps.Clone(b.Containers)
 	c.Build.Tracer.Steps = slices.Clone(b.Tracer.Steps)
 	c.Parts = make([]PartState, 0, len(b.parts))

@@ -101,6 +101,7 @@ func (b *build) record(end time.Time) *cimeter.Record {
 	}
 	r.Limits = b.limits()
 	r.Stages = b.stages(end)
+	r.Parts = b.recordParts(end)
 	r.Usage.NotMetered = notMetered(r.Stages)
 	raisePeak(r)
 	r.Verdicts = b.verdicts(r)

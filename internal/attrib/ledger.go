@@ -18,6 +18,7 @@ type Ledger struct {
 	ticked   time.Time
 	// attributed is the CPU time in nanoseconds booked on builds so far.
 	attributed uint64
+	beside     uint64           // CPU time in nanoseconds of what is beside builds, see BesideCPU
 	machine    counter.Baseline // of the machine's CPU time
 }
 
@@ -309,7 +310,7 @@ func (l *Ledger) cover(machineCPU cimeter.Opt[uint64]) {
 	if machineCPU.Known {
 		s.SetCounter(cimeter.CPUTotal, machineCPU.Value)
 	}
-	s.SetCounter(cimeter.CPUUser, l.attributed) // rides along: the rise of what was attributed
+	s.SetCounter(cimeter.CPUUser, l.attributed+l.beside) // rides along: the rise of what was attributed
 	var d counter.Delta
 	l.machine.Advance(&s, &d)
 	busy, ok := d.Get(cimeter.CPUTotal)

@@ -95,6 +95,9 @@ func newServer(t testing.TB, n int, change ...func(*httpapi.Options)) (*httpapi.
 	for i := range n {
 		r := build(i)
 		r.Ref, r.Verdicts, r.Usage = "main", []cimeter.Verdict{{Kind: "oom", Evidence: "killed"}}, usage(float64(i))
+		r.Parts = []cimeter.Part{{Kind: cimeter.PartContainer, ID: "0123", Within: "4567", Stage: "step_script", Counted: true, Attribution: cimeter.AttributedNested,
+			Confidence: cimeter.Certain, CPUSeconds: cimeter.Some(1.5), MemoryPeakBytes: cimeter.Some(uint64(4096)), OOMKills: cimeter.Some(uint64(0))},
+			{Kind: cimeter.PartBuildStep, Count: 3, Attribution: cimeter.AttributedClient, Confidence: cimeter.Likely}}
 		r.Stages = []cimeter.Stage{{Name: "get_sources", Usage: usage(1)}, {Name: "step_script", Usage: usage(float64(i))}}
 		r.Trace = &cimeter.Trace{StepSeconds: 1, CPUMillicores: []cimeter.Opt[int64]{cimeter.Some[int64](5), {}}}
 		batch = append(batch, rows.Put{Record: r, ReceivedAt: r.EndedAt})

@@ -66,6 +66,7 @@ func (m *Maker) Record(n int) *cimeter.Record {
 	if r.IntN(10) == 0 {
 		rec.Usage.OOMKills = cimeter.Some(uint64(1))
 		rec.Verdicts = []cimeter.Verdict{{Kind: "oom", Stage: "step_script", Evidence: "killed at 2.0 of 2.0 GiB set by /docker/094e"}}
+		rec.Parts = []cimeter.Part{{Kind: cimeter.PartContainer, ID: "0123", Counted: true, Attribution: cimeter.AttributedNested, Confidence: cimeter.Certain, CPUSeconds: cimeter.Some(0.5)}}
 	}
 	stages := m.Stages
 	if stages == 0 {
