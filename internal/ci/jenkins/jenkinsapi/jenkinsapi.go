@@ -1,5 +1,5 @@
 // Package jenkinsapi asks Jenkins for its queue, its nodes and how builds ended,
-// and ends builds.
+// ends builds, and reads the webhooks of Jenkins' plugins.
 //
 // An item of the queue has an id, and the build that it becomes a number: a build
 // has one key while it waits and another from its start on. The package owns which
@@ -173,7 +173,7 @@ func (c *Client) ends(ctx context.Context, r *ask.Round, now map[string]running,
 		}
 		asked++
 		var b build
-		q := ask.Request{Path: apiPath(was.job, was.number, "api", "json"), Query: url.Values{"tree": {buildTree}}}
+		q := ask.Request{Path: apiPath(was.job, was.number, "api", "json"), Query: url.Values{"tree": {endTree}}}
 		_, err := r.JSON(ctx, q, &b)
 		if errors.Is(err, cimeter.ErrNotFound) {
 			continue // deleted

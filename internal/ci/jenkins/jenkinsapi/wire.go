@@ -57,6 +57,16 @@ type (
 		Duration  int64  `json:"duration"` // ms; 0 while it runs
 		QueueID   int64  `json:"queueId"`
 		BuiltOn   string `json:"builtOn"`
+		Actions   []struct {
+			Waited *int64 `json:"buildableDurationMillis"` // of the plugin Metrics
+		} `json:"actions"`
+	}
+	// folder is what has jobs, or a job, which has builds.
+	folder struct {
+		Jobs []struct {
+			URL string `json:"url"`
+		} `json:"jobs"`
+		Builds []build `json:"allBuilds"` // newest first
 	}
 )
 
@@ -64,6 +74,7 @@ type (
 const (
 	queueTree    = "items[id,inQueueSince,buildable,pending,buildableStartMilliseconds,task[url]]"
 	buildTree    = "url,number,timestamp,building,result,duration,queueId,builtOn"
+	endTree      = buildTree + ",actions[buildableDurationMillis]"
 	computerTree = "computer[displayName,offline,temporarilyOffline,numExecutors,assignedLabels[name],executors[currentExecutable[" + buildTree + "]],oneOffExecutors[currentExecutable[" + buildTree + "]]]"
 )
 
@@ -98,7 +109,9 @@ func jobPath(address string) string {
 func apiPath(job string, more ...string) string {
 	var b strings.Builder
 	for _, name := range strings.Split(job, "/") {
-		b.WriteString(ask.Path("job", name))
+		if name != "" { // the server's own folder
+			b.WriteString(ask.Path("job", name))
+		}
 	}
 	b.WriteString(ask.Path(more...))
 	return b.String()
@@ -157,6 +170,11 @@ func (c *Client) ran(b *build, worker string) (j cimeter.Job, ok bool) {
 		}
 		if b.Result == "UNSTABLE" {
 			j.FailureReason = "unstable"
+		}
+		for _, a := range b.Actions {
+			if a.Waited != nil && *a.Waited >= 0 {
+				j.QueueSeconds = cimeter.Some(float64(*a.Waited) / 1000)
+			}
 		}
 	}
 	return j, true
