@@ -50,6 +50,12 @@ func child(path string) {
 		}
 		return
 	}
+	if what := os.Getenv("STORE_CHILD_READS"); what != "" {
+		if err := childReads(ctx, path, what); err != nil {
+			fmt.Println("error", err)
+		}
+		return
+	}
 	s, err := sqlite.OpenFault(ctx, sqlite.Options{Path: path}, fault)
 	if err != nil {
 		fmt.Println("error", err)

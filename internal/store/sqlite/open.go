@@ -11,9 +11,6 @@ import (
 	"sync"
 	"time"
 
-	driver "modernc.org/sqlite" // registers itself as "sqlite"
-	code "modernc.org/sqlite/lib"
-
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/store"
 )
@@ -55,6 +52,7 @@ type Store struct {
 	named store.NameSet
 	swept store.Name // where the next sweep of names begins; under turn
 	leads leads
+	disk  disk
 }
 
 // Open opens the file, makes it if there is none, checks it and brings its
@@ -161,29 +159,9 @@ func (s *Store) check(ctx context.Context) error {
 		return s.damaged(err)
 	}
 	if found != "ok" {
-		return s.damage(found)
+		return s.unsound(found)
 	}
 	return nil
-}
-
-func (s *Store) damage(what string) error {
-	return fmt.Errorf("the file is damaged (%s): move it away with its -wal and -shm, then put the last backup in its place: %w", what, cimeter.ErrUnavailable)
-}
-
-// damaged says what to do when SQLite says that the file is not sound, and
-// gives other errors of SQLite their code.
-func (s *Store) damaged(err error) error {
-	var e *driver.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch e.Code() & 0xff {
-	case code.SQLITE_CORRUPT, code.SQLITE_NOTADB:
-		return s.damage(e.Error())
-	case code.SQLITE_FULL, code.SQLITE_IOERR, code.SQLITE_BUSY, code.SQLITE_LOCKED, code.SQLITE_READONLY, code.SQLITE_CANTOPEN, code.SQLITE_NOMEM:
-		return fmt.Errorf("%v: %w", e, cimeter.ErrUnavailable)
-	}
-	return err
 }
 
 // Close waits for the batch being written, ends the store and marks it as
