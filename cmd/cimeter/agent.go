@@ -14,7 +14,6 @@ import (
 	"github.com/cimeter/cimeter/internal/agent"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
-	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/httpapi/webconfig"
 	"github.com/cimeter/cimeter/internal/output/expvar"
@@ -86,7 +85,7 @@ type metering struct {
 	agent   *agent.Agent
 	records *records.Dir
 	sending *sending
-	engine  *docker.Client // nil: none is followed
+	engines *engines
 	pool    string
 }
 
@@ -103,13 +102,8 @@ func openMetering(conf config.Config, counts *tally.Table, out *exports, open fu
 	if err != nil {
 		return nil, err
 	}
-	var engine agent.Engine
-	if conf.Agent.Docker.Enabled {
-		m.engine, err = docker.Open(docker.Options{Host: conf.Agent.Docker.Host, Variables: who.variables})
-		if err != nil {
-			return nil, err
-		}
-		engine = m.engine
+	if m.engines, err = openEngines(&conf.Agent, who.variables); err != nil {
+		return nil, err
 	}
 	m.records, err = records.Open(records.Options{
 		Dir: conf.Data, MaxBytes: int64(conf.Records.MaxBytes), MaxRecords: conf.Records.MaxRecords,
@@ -126,7 +120,7 @@ func openMetering(conf config.Config, counts *tally.Table, out *exports, open fu
 		Grace: conf.Agent.Grace, Quiet: conf.Agent.Quiet,
 		CgroupRoot: conf.Agent.CgroupRoot, ProcRoot: conf.Agent.ProcRoot, SysRoot: conf.Agent.SysRoot,
 		WakeBlockIO: conf.Agent.WakeBlockIO, ContainerInfo: conf.Agent.ContainerInfo, NoTrace: !conf.Agent.Trace,
-		Engine: engine, Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,
+		Engines: m.engines.list, Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,
 		CommandStage: commandStage, JobLists: newJobLists(conf.Agent.GitLabRunners),
 		Tally: counts, Records: m.sending.before(out.after(m.records)),
 	}, log)
@@ -145,8 +139,8 @@ func (m *metering) Close() {
 	if m.records != nil {
 		m.records.Close()
 	}
-	if m.engine != nil {
-		m.engine.Close()
+	if m.engines != nil {
+		m.engines.Close()
 	}
 }
 

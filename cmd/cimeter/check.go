@@ -13,7 +13,6 @@ import (
 	"github.com/cimeter/cimeter/internal/ci/gitlab"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/display"
-	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/process"
 )
 
@@ -47,7 +46,7 @@ func (c *checkCmd) Run(e *env) error {
 	}
 	r.line("machine", conf.Machine)
 	r.cgroups(&conf.Agent)
-	r.docker(&conf.Agent)
+	r.engines(&conf.Agent)
 	r.jobLists(conf.Agent.GitLabRunners)
 	r.records(conf.Data)
 	r.outputs(conf, e)
@@ -96,25 +95,31 @@ func (r report) cgroups(a *config.Agent) {
 	}
 }
 
-func (r report) docker(a *config.Agent) {
-	if !a.Docker.Enabled {
-		r.line("docker", "off: no container is known, nothing is metered by the agent")
-		return
-	}
-	d, err := docker.Open(docker.Options{Host: a.Docker.Host})
+// versioned is a container engine that tells its version.
+type versioned interface {
+	Version(ctx context.Context) (string, error)
+}
+
+func (r report) engines(a *config.Agent) {
+	e, err := openEngines(a, nil)
 	if err != nil {
-		r.line("docker", err.Error())
+		r.line("engines", err.Error())
 		return
 	}
-	defer d.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), askTime)
-	defer cancel()
-	v, err := d.Version(ctx)
-	if err != nil {
-		r.line("docker", "no answer; cimeter agent waits for it: "+err.Error())
-		return
+	defer e.Close()
+	if len(e.list) == 0 {
+		r.line("engines", "none: no container is known, nothing of containers is metered by the agent")
 	}
-	r.line("docker", v+" at "+d.Host())
+	for _, one := range e.list {
+		ctx, cancel := context.WithTimeout(context.Background(), askTime)
+		v, err := one.Engine.(versioned).Version(ctx)
+		cancel()
+		if err != nil {
+			r.line(one.Name, "no answer; cimeter agent waits for it: "+err.Error())
+			continue
+		}
+		r.line(one.Name, v)
+	}
 }
 
 func (r report) jobLists(urls []string) {

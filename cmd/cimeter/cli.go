@@ -90,11 +90,11 @@ type agentFlags struct {
 	Config    string `type:"path" env:"CIMETER_CONFIG" placeholder:"FILE" help:"Configuration file (YAML). Flags win over it."`
 	Listen    string `env:"CIMETER_LISTEN" placeholder:"ADDR" help:"Address to serve metrics and API at; :9808 where nothing is said."`
 	Data      string `type:"path" env:"CIMETER_DATA" placeholder:"DIR" help:"Directory of the records; /var/lib/cimeter where nothing is said."`
-	Docker    string `env:"CIMETER_DOCKER,DOCKER_HOST" placeholder:"HOST" help:"Address of the Docker Engine; unix:///var/run/docker.sock where nothing is said."`
 	Machine   string `env:"CIMETER_MACHINE" placeholder:"NAME" help:"Name of this machine; the host's name where nothing is said."`
 	WebConfig string `name:"web.config.file" type:"path" env:"CIMETER_WEB_CONFIG_FILE" placeholder:"FILE" help:"TLS and basic auth, in the form of the Prometheus exporter toolkit."`
 
-	Debug debugFlags `embed:""`
+	Engines engineFlags `embed:""`
+	Debug   debugFlags  `embed:""`
 }
 
 // load returns the settings of the file with the flags laid over it.
@@ -103,7 +103,6 @@ func (c *agentFlags) load(e *env) (config.Config, error) {
 	for _, f := range []struct{ path, value, flag string }{
 		{"listen", c.Listen, "--listen"},
 		{"data", c.Data, "--data"},
-		{"agent.docker.host", c.Docker, "--docker"},
 		{"machine", c.Machine, "--machine"},
 		{"web_config_file", c.WebConfig, "--web.config.file"},
 		{"log.level", e.log.Level, "--log.level"},
@@ -113,6 +112,7 @@ func (c *agentFlags) load(e *env) (config.Config, error) {
 			over = append(over, config.Override{Path: f.path, Value: f.value, Source: f.flag})
 		}
 	}
+	over = append(over, c.Engines.overrides()...)
 	return config.Load(c.Config, append(over, c.Debug.overrides()...)...)
 }
 

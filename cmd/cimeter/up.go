@@ -22,8 +22,8 @@ import (
 type upCmd struct {
 	serveFlags `embed:""`
 
-	Docker  string `env:"CIMETER_DOCKER,DOCKER_HOST" placeholder:"HOST" help:"Address of the Docker Engine; unix:///var/run/docker.sock where nothing is said."`
-	Machine string `env:"CIMETER_MACHINE" placeholder:"NAME" help:"Name of this machine; the host's name where nothing is said."`
+	Engines engineFlags `embed:""`
+	Machine string      `env:"CIMETER_MACHINE" placeholder:"NAME" help:"Name of this machine; the host's name where nothing is said."`
 }
 
 // Help is the end of --help.
@@ -36,11 +36,9 @@ func (c *upCmd) Help() string { return upHelp }
 //	engine ──▶   └─────▶ tally ──▶ /metrics   ▲
 //	                                other agents
 func (c *upCmd) Run(e *env) error {
-	over := c.overrides(e)
-	for _, f := range []struct{ path, value, flag string }{{"agent.docker.host", c.Docker, "--docker"}, {"machine", c.Machine, "--machine"}} {
-		if f.value != "" {
-			over = append(over, config.Override{Path: f.path, Value: f.value, Source: f.flag})
-		}
+	over := append(c.overrides(e), c.Engines.overrides()...)
+	if c.Machine != "" {
+		over = append(over, config.Override{Path: "machine", Value: c.Machine, Source: "--machine"})
 	}
 	conf, err := config.Load(c.Config, over...)
 	if err != nil {

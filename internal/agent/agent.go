@@ -31,21 +31,16 @@ type Agent struct {
 	meter  *meter
 	writer *writer
 
-	inspect chan string // ids of containers to inspect
+	engines []*followed
 	looks   chan look
 	jobs    chan struct{}
 	refresh chan struct{}
 
-	started  atomic.Bool           // the first scan is done
-	engineUp atomic.Pointer[error] // why the engine is not followed; nil error: it is
+	started atomic.Bool // the first scan is done
 
 	machine *machine.Machine
 	covered covered
 }
-
-// maxInspections bounds the containers that wait to be inspected: more than a
-// machine starts in the time that an engine may take for one.
-const maxInspections = 1024
 
 // nice is the nice value of the process. It runs for moments, but on a machine
 // whose builds keep all CPUs busy it must run at once: 10 ms after the last
@@ -83,14 +78,14 @@ func New(o Options, log *slog.Logger) (*Agent, error) {
 			Machine: o.Machine, Interval: o.Interval, Grace: o.Grace, Quiet: o.Quiet, Tally: o.Tally, Stager: o.Stager,
 		}),
 		writer:  newWriter(o.Records, o.Tally, log),
-		inspect: make(chan string, maxInspections),
 		looks:   make(chan look, maxLooks),
 		jobs:    make(chan struct{}, 1),
 		refresh: make(chan struct{}, 1),
 	}
+	for _, e := range o.Engines {
+		a.engines = append(a.engines, newFollowed(a, e))
+	}
 	a.meter = newMeter(a)
-	notYet := errors.New("docker: not connected yet")
-	a.engineUp.Store(&notYet)
 	return a, nil
 }
 
@@ -104,8 +99,10 @@ func (a *Agent) Ready() error {
 	if !a.started.Load() {
 		errs = append(errs, fmt.Errorf("the first scan is not done: %w", cimeter.ErrUnavailable))
 	}
-	if err := *a.engineUp.Load(); err != nil && a.opts.Engine != nil {
-		errs = append(errs, err)
+	for _, f := range a.engines {
+		if err := *f.away.Load(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if err := a.writer.err(); err != nil {
 		errs = append(errs, err)
@@ -153,9 +150,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var others, writer sync.WaitGroup
-	if a.opts.Engine != nil {
-		others.Go(func() { a.follow(run) })
-		others.Go(func() { a.inspectAll(run) })
+	for _, f := range a.engines {
+		others.Go(func() { f.follow(run) })
+		others.Go(func() { f.inspectAll(run) })
 	}
 	others.Go(func() { a.refreshNetworks(run) })
 	if a.opts.CommandStage != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/ci/gitlab"
-	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/tally"
 	"github.com/cimeter/cimeter/internal/testdocker"
 )
@@ -70,12 +69,12 @@ func work(s string) {
 type engine struct {
 	mu         sync.Mutex
 	containers map[string]cimeter.Container
-	events     chan docker.Event
+	events     chan cimeter.ContainerEvent
 	hold       chan struct{} // not nil: inspections wait until it is closed
 }
 
 func newEngine() *engine {
-	return &engine{containers: make(map[string]cimeter.Container), events: make(chan docker.Event, 100)}
+	return &engine{containers: make(map[string]cimeter.Container), events: make(chan cimeter.ContainerEvent, 100)}
 }
 
 func (e *engine) List(context.Context) ([]cimeter.Container, error) {
@@ -101,7 +100,7 @@ func (e *engine) Inspect(_ context.Context, id string) (cimeter.Container, error
 	return c, nil
 }
 
-func (e *engine) Follow(ctx context.Context, _ time.Time, connected func(), fn func(docker.Event)) error {
+func (e *engine) Follow(ctx context.Context, _ time.Time, connected func(), fn func(cimeter.ContainerEvent)) error {
 	connected()
 	for {
 		select {
@@ -113,15 +112,15 @@ func (e *engine) Follow(ctx context.Context, _ time.Time, connected func(), fn f
 	}
 }
 
-func (e *engine) tell(kind docker.Kind, c cimeter.Container, exit cimeter.Opt[int]) {
+func (e *engine) tell(kind cimeter.ContainerEventKind, c cimeter.Container, exit cimeter.Opt[int]) {
 	e.mu.Lock()
-	if kind == docker.Destroyed {
+	if kind == cimeter.ContainerDestroyed {
 		delete(e.containers, c.ID)
 	} else {
 		e.containers[c.ID] = c
 	}
 	e.mu.Unlock()
-	e.events <- docker.Event{Kind: kind, At: time.Now(), Container: c, Exit: exit}
+	e.events <- cimeter.ContainerEvent{Kind: kind, At: time.Now(), Container: c, Exit: exit}
 }
 
 // shelf keeps records and checkpoints in memory.
@@ -299,7 +298,7 @@ func options(e Engine, s *shelf) Options {
 	return Options{
 		Machine: "m", Interval: 100 * time.Millisecond, FullEvery: 10, Grace: 300 * time.Millisecond, Quiet: time.Minute,
 		CgroupRoot: "/sys/fs/cgroup", ProcRoot: "/proc", SysRoot: "/sys",
-		Engine: e, Identify: identify, Tally: tally.New(tally.Options{}), Records: s,
+		Engines: []NamedEngine{{"docker", e}}, Identify: identify, Tally: tally.New(tally.Options{}), Records: s,
 	}
 }
 
@@ -360,18 +359,18 @@ func TestAgent_lives(t *testing.T) {
 	a, _ := start(t, options(e, s))
 
 	one := newBox(t, "one", 300*time.Millisecond)
-	e.tell(docker.Created, one.Container, cimeter.Opt[int]{})
-	e.tell(docker.Started, one.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerCreated, one.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, one.Container, cimeter.Opt[int]{})
 	used := one.finish(t, func() { seen(t, a) })
-	e.tell(docker.Died, one.Container, cimeter.Some(0))
+	e.tell(cimeter.ContainerDied, one.Container, cimeter.Some(0))
 
 	// The same container again is another segment.
 	again := newBox(t, "one", 50*time.Millisecond)
 	again.ID = one.ID
-	e.tell(docker.Started, again.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, again.Container, cimeter.Opt[int]{})
 	usedAgain := again.finish(t, func() { seen(t, a) })
-	e.tell(docker.Died, again.Container, cimeter.Some(3))
-	e.tell(docker.Destroyed, one.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerDied, again.Container, cimeter.Some(3))
+	e.tell(cimeter.ContainerDestroyed, one.Container, cimeter.Opt[int]{})
 
 	r := s.await(t, "test/build")
 	if !r.Complete || r.Result != "failed" || len(r.Stages) != 2 {
@@ -395,11 +394,11 @@ func TestAgent_inspectedAfterItsRemoval(t *testing.T) {
 	e.hold = make(chan struct{})
 	a, _ := start(t, options(e, s))
 	b := newBox(t, "step", 20*time.Millisecond)
-	e.tell(docker.Created, b.Container, cimeter.Opt[int]{})
-	e.tell(docker.Started, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
 	used := b.finish(t, func() { seen(t, a) })
-	e.tell(docker.Died, b.Container, cimeter.Some(0))
-	e.tell(docker.Destroyed, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
+	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	within(t, "the removal is told", func() bool {
 		n := make(chan bool)
 		a.meter.post(func() { n <- a.meter.know(b.ID).gone })
@@ -419,8 +418,8 @@ func TestAgent_restart(t *testing.T) {
 	e, s := newEngine(), newShelf()
 	a, stop := start(t, options(e, s))
 	b := newBox(t, "step", 200*time.Millisecond)
-	e.tell(docker.Created, b.Container, cimeter.Opt[int]{})
-	e.tell(docker.Started, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
 	within(t, "the build runs", func() bool {
 		n := make(chan int)
 		a.meter.post(func() { n <- a.ledger.Builds() })
@@ -433,8 +432,8 @@ func TestAgent_restart(t *testing.T) {
 
 	a, _ = start(t, options(e, s))
 	used := b.finish(t, func() { seen(t, a) })
-	e.tell(docker.Died, b.Container, cimeter.Some(0))
-	e.tell(docker.Destroyed, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
+	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	r := s.await(t, "test/build")
 	checkCPU(t, "step", r.Usage.CPUSeconds.Total, used)
 	if r.Complete || len(r.Gaps) != 1 || r.Gaps[0].Reason != cimeter.GapAgentRestart {
@@ -464,8 +463,8 @@ func TestAgent_stagesInside(t *testing.T) {
 	o.Stager = func(string) attrib.Stager { return silent{} }
 	a, _ := start(t, o)
 	b := newBox(t, "pod", 400*time.Millisecond, "/scripts-12-345/get_sources", "/scripts-12-345/step_script")
-	e.tell(docker.Created, b.Container, cimeter.Opt[int]{})
-	e.tell(docker.Started, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
 	within(t, "the first stage is known", func() bool {
 		n := make(chan bool)
 		a.meter.post(func() {
@@ -476,8 +475,8 @@ func TestAgent_stagesInside(t *testing.T) {
 	})
 	go b.in.Write([]byte("\n")) // the second script waits for a line, too
 	used := b.finish(t, func() { seen(t, a) })
-	e.tell(docker.Died, b.Container, cimeter.Some(0))
-	e.tell(docker.Destroyed, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
+	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	r := s.await(t, "test/build")
 	if len(r.Stages) != 2 || r.Stages[0].Name != "get_sources" || r.Stages[1].Name != "step_script" {
 		t.Fatalf("stages %+v", r.Stages)
@@ -508,16 +507,16 @@ func TestAgent_missed(t *testing.T) {
 	e, s := newEngine(), newShelf()
 	a, _ := start(t, options(e, s))
 	ghost := cimeter.Container{ID: strings.Repeat("ab", 32), Name: "ghost", Labels: map[string]string{"stage": "ghost"}}
-	e.tell(docker.Created, ghost, cimeter.Opt[int]{})
-	e.tell(docker.Started, ghost, cimeter.Opt[int]{})
-	e.tell(docker.Died, ghost, cimeter.Some(0))
-	e.tell(docker.Destroyed, ghost, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerCreated, ghost, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, ghost, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerDied, ghost, cimeter.Some(0))
+	e.tell(cimeter.ContainerDestroyed, ghost, cimeter.Opt[int]{})
 	b := newBox(t, "step", 20*time.Millisecond)
-	e.tell(docker.Created, b.Container, cimeter.Opt[int]{})
-	e.tell(docker.Started, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
 	b.finish(t, func() { seen(t, a) })
-	e.tell(docker.Died, b.Container, cimeter.Some(0))
-	e.tell(docker.Destroyed, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
+	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	r := s.await(t, "test/build")
 	if r.Complete || len(r.Gaps) != 1 || r.Gaps[0].Reason != cimeter.GapMissedSegment {
 		t.Errorf("complete %v, gaps %+v; want a missed segment", r.Complete, r.Gaps)
@@ -558,7 +557,7 @@ func TestWriter_fullDisk(t *testing.T) {
 func TestMeter_round_allocations(t *testing.T) {
 	e, s := newEngine(), newShelf()
 	o := options(e, s)
-	o.Engine = nil
+	o.Engines = nil
 	a, err := New(o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

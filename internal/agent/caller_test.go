@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
-	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/process"
 )
 
@@ -37,8 +36,8 @@ func TestAgent_Hold(t *testing.T) {
 	a, _ := start(t, options(e, newShelf()))
 	ours, foreign := newBox(t, "compile", time.Millisecond), newBox(t, "foreign", time.Millisecond)
 	foreign.Labels = nil
-	e.tell(docker.Started, ours.Container, cimeter.Opt[int]{})
-	e.tell(docker.Started, foreign.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, ours.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, foreign.Container, cimeter.Opt[int]{})
 	var r *cimeter.Record
 	within(t, "a process of the build is told of it", func() bool {
 		var err error
@@ -89,12 +88,12 @@ func TestAgent_Hold_Disputed(t *testing.T) {
 	}
 	a, _ := start(t, o)
 	genuine, forged := newBox(t, "genuine", time.Millisecond), newBox(t, "forged", time.Millisecond)
-	e.tell(docker.Started, genuine.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, genuine.Container, cimeter.Opt[int]{})
 	within(t, "the genuine one is told", func() bool {
 		_, _, err := accountFor(t, a, genuine.cmd.Process.Pid)
 		return err == nil
 	})
-	e.tell(docker.Started, forged.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, forged.Container, cimeter.Opt[int]{})
 	within(t, "the forged one is disputed", func() bool {
 		v, _ := a.meter.gauges.disputed.Get()
 		return v == 1

@@ -2,7 +2,7 @@
 //
 // It owns the goroutines of metering and their schedule: the meter, which alone
 // touches counters and the ledger and never waits for anything but the kernel's
-// own events; the follower of the Docker Engine; the inspector; the poller of
+// own events; a follower and an inspector for each container engine; the poller of
 // the runners' job lists; and the writer of records and checkpoints. Their
 // number is fixed. Retry, back-off, bounds and logging live here; adapters make
 // one try each.
@@ -19,7 +19,6 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/ci"
-	"github.com/cimeter/cimeter/internal/docker"
 	"github.com/cimeter/cimeter/internal/tally"
 )
 
@@ -41,7 +40,7 @@ type Options struct {
 	// NoTrace leaves the shape over time out of the records.
 	NoTrace bool
 
-	Engine   Engine // nil: no container engine is followed
+	Engines  []NamedEngine // none: no container engine is followed
 	Identify ci.Identifier
 	// InspectAll asks for every container's environment: rules match on it.
 	InspectAll bool
@@ -57,7 +56,13 @@ type Options struct {
 	Records Records
 }
 
-// Engine is the container engine: it says what the containers are. Each call is
+// NamedEngine is an engine with its name for logs and metrics. No two have one.
+type NamedEngine struct {
+	Name string
+	Engine
+}
+
+// Engine is a container engine: it says what the containers are. Each call is
 // one try; errors wrap the domain's codes.
 type Engine interface {
 	// List returns all containers, running or not.
@@ -65,7 +70,7 @@ type Engine interface {
 	// Inspect returns one container. cimeter.ErrNotFound: it is gone.
 	Inspect(ctx context.Context, id string) (cimeter.Container, error)
 	// Follow calls fn for each event from since on until the stream breaks.
-	Follow(ctx context.Context, since time.Time, connected func(), fn func(docker.Event)) error
+	Follow(ctx context.Context, since time.Time, connected func(), fn func(cimeter.ContainerEvent)) error
 }
 
 // JobList asks one runner which of its jobs are in which stage, once.

@@ -3,31 +3,61 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cimeter/cimeter"
-	"github.com/cimeter/cimeter/internal/docker"
+	"github.com/cimeter/cimeter/internal/catalog"
+	"github.com/cimeter/cimeter/internal/tally"
 )
 
 // inspectTimeout bounds one inspection: an engine that hangs must not hold up
 // the containers behind it for long.
 const inspectTimeout = 5 * time.Second
 
+// maxInspections bounds the containers that wait to be inspected by one engine:
+// more than a machine starts in the time that an engine may take for one.
+const maxInspections = 1024
+
 // maxRepeated bounds the events that are remembered to be known when the engine
 // tells them again after a reconnection: those of the last moment.
 const maxRepeated = 256
 
+// followed is a container engine that is followed. It has two goroutines, its
+// follower and its inspector.
+type followed struct {
+	NamedEngine
+	agent   *Agent
+	inspect chan string           // ids of containers to inspect
+	away    atomic.Pointer[error] // why it is not followed; nil error: it is
+
+	up, events *tally.Value
+
+	listed bool // the meter's: it has told of all its containers once
+}
+
+func newFollowed(a *Agent, e NamedEngine) *followed {
+	f := &followed{
+		NamedEngine: e, agent: a, inspect: make(chan string, maxInspections),
+		up: a.opts.Tally.Value(catalog.AgentEngineUp, e.Name), events: a.opts.Tally.Value(catalog.AgentEngineEvents, e.Name),
+	}
+	notYet := fmt.Errorf("%s: not connected yet: %w", e.Name, cimeter.ErrUnavailable)
+	f.away.Store(&notYet)
+	return f
+}
+
 // told is what tells one event from another.
 type told struct {
 	id   string
-	kind docker.Kind
+	kind cimeter.ContainerEventKind
 	at   int64 // nanoseconds of the engine's clock
 }
 
 // follow follows the engine until ctx ends: the list once at each connection,
 // then its events from the last one on, so that nothing falls between.
-func (a *Agent) follow(ctx context.Context) {
+func (f *followed) follow(ctx context.Context) {
 	var (
 		retry  backoff
 		last   time.Time // of the last event, by the engine's clock
@@ -39,9 +69,9 @@ func (a *Agent) follow(ctx context.Context) {
 		if now := time.Now(); since.IsZero() || since.After(now) { // the clock was set back
 			since = now
 		}
-		err := a.list(ctx)
+		err := f.list(ctx)
 		if err == nil {
-			err = a.opts.Engine.Follow(ctx, since, func() { a.connected(&retry) }, func(e docker.Event) {
+			err = f.Follow(ctx, since, func() { f.connected(&retry) }, func(e cimeter.ContainerEvent) {
 				t := told{id: e.Container.ID, kind: e.Kind, at: e.At.UnixNano()}
 				if slices.Contains(recent[:], t) {
 					return // told again after a reconnection
@@ -49,50 +79,52 @@ func (a *Agent) follow(ctx context.Context) {
 				recent[n%maxRepeated] = t
 				n++
 				last = e.At
-				a.meter.post(func() { a.meter.told(e, time.Now()) })
+				f.agent.meter.post(func() { f.agent.meter.told(f, e, time.Now()) })
 			})
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		a.disconnected(err)
+		f.disconnected(err)
 		if !retry.sleep(ctx) {
 			return
 		}
 	}
 }
 
-func (a *Agent) connected(retry *backoff) {
+func (f *followed) connected(retry *backoff) {
 	*retry = backoff{}
 	var none error
-	a.engineUp.Store(&none)
-	a.meter.gauges.engineUp.Set(1)
-	a.log.Info("following the container engine")
+	f.away.Store(&none)
+	f.up.Set(1)
+	f.agent.log.Info("following the container engine", "engine", f.Name)
 }
 
-func (a *Agent) disconnected(err error) {
-	if before := a.engineUp.Swap(&err); *before == nil || (*before).Error() != err.Error() {
-		a.log.Warn("container engine not followed, trying again", "err", err)
+func (f *followed) disconnected(err error) {
+	if before := f.away.Swap(&err); *before == nil || (*before).Error() != err.Error() {
+		f.agent.log.Warn("container engine not followed, trying again", "engine", f.Name, "err", err)
 	}
-	a.meter.gauges.engineUp.Set(0)
+	f.up.Set(0)
 }
 
 // list tells the meter of all containers that exist.
-func (a *Agent) list(ctx context.Context) error {
-	l, err := a.opts.Engine.List(ctx)
+func (f *followed) list(ctx context.Context) error {
+	l, err := f.List(ctx)
 	if err != nil {
 		return err
 	}
-	a.meter.post(func() { a.meter.listed(l, time.Now()) })
+	f.agent.meter.post(func() { f.agent.meter.listed(f, l, time.Now()) })
 	return nil
 }
 
-// listed takes the list of containers that exist.
-func (m *meter) listed(l []cimeter.Container, now time.Time) {
+// listed takes the list of containers that exist in an engine.
+func (m *meter) listed(f *followed, l []cimeter.Container, now time.Time) {
+	f.listed = true
 	exists := make(map[string]bool, len(l))
 	for _, c := range l {
 		exists[c.ID] = true
 		k := m.know(c.ID)
+		k.of(f)
 		if k.stand == nothing {
 			k.container = merge(k.container, c)
 			m.identify(k, now)
@@ -104,28 +136,38 @@ func (m *meter) listed(l []cimeter.Container, now time.Time) {
 			k.expires = now.Add(rememberFor) // nothing is expected of it
 		}
 	}
-	m.ledger.Keep(exists)
+	all := !slices.ContainsFunc(m.engines, func(f *followed) bool { return !f.listed })
+	m.ledger.Keep(func(id string) bool {
+		k := m.known[id]
+		switch {
+		case exists[id]:
+			return true
+		case k == nil || k.engine == nil:
+			return !all // one that has not told yet may have it
+		}
+		return k.engine != f
+	})
 	for id, k := range m.known {
-		if !exists[id] && k.running == nil && k.expires.IsZero() {
+		if !exists[id] && k.running == nil && k.expires.IsZero() && (k.engine == f || k.engine == nil && all) {
 			k.expires = now.Add(rememberFor)
 		}
 	}
 }
 
 // inspectAll inspects the containers that the meter asks about, one at a time.
-func (a *Agent) inspectAll(ctx context.Context) {
+func (f *followed) inspectAll(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case id := <-a.inspect:
+		case id := <-f.inspect:
 			one, cancel := context.WithTimeout(ctx, inspectTimeout)
-			c, err := a.opts.Engine.Inspect(one, id)
+			c, err := f.Inspect(one, id)
 			cancel()
 			if errors.Is(err, context.Canceled) {
 				return
 			}
-			a.meter.post(func() { a.meter.inspected(id, c, err, time.Now()) })
+			f.agent.meter.post(func() { f.agent.meter.inspected(f, id, c, err, time.Now()) })
 		}
 	}
 }

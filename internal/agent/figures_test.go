@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
-	"github.com/cimeter/cimeter/internal/docker"
 )
 
 // What the machine spends is divided among builds, the agent and the rest; the
@@ -20,8 +19,8 @@ func TestAgent_Figures(t *testing.T) {
 	}
 	before := *f.CPU
 	one := newBox(t, "one", 300*time.Millisecond)
-	e.tell(docker.Created, one.Container, cimeter.Opt[int]{})
-	e.tell(docker.Started, one.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerCreated, one.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, one.Container, cimeter.Opt[int]{})
 	used := one.finish(t, func() { seen(t, a) })
 	within(t, "the build's CPU time is told", func() bool {
 		v, _ := a.meter.gauges.machineBuilds.Get()
@@ -34,8 +33,8 @@ func TestAgent_Figures(t *testing.T) {
 	if f.CPU.Other < before.Other || f.CPU.Cimeter < before.Cimeter || f.Coverage.Value <= 0 || f.Coverage.Value > 1 {
 		t.Errorf("%+v, then %+v, coverage %+v", before, f.CPU, f.Coverage)
 	}
-	e.tell(docker.Died, one.Container, cimeter.Some(0))
-	e.tell(docker.Destroyed, one.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerDied, one.Container, cimeter.Some(0))
+	e.tell(cimeter.ContainerDestroyed, one.Container, cimeter.Opt[int]{})
 	s.await(t, "test/build")
 	a.Figures()
 	if f := a.Figures(); f.Coverage.Known {

@@ -19,7 +19,7 @@ type gauges struct {
 	rounds, roundCPU, ownCPU, memory                        *tally.Value
 	droppedContainers, droppedKnown, droppedBuilds          *tally.Value
 	droppedInspections                                      *tally.Value
-	overflows, engineUp, engineEvents, disputed             *tally.Value
+	overflows, disputed                                     *tally.Value
 	uncaptured, coverage                                    *tally.Value
 	machineBuilds, machineOther, machineOwn                 *tally.Value
 
@@ -51,8 +51,6 @@ func newGauges(t *tally.Table, self *process.Self, machine string) gauges {
 		droppedBuilds:      t.Value(catalog.AgentDropped, "builds"),
 		droppedInspections: t.Value(catalog.AgentDropped, "inspections"),
 		overflows:          t.Value(catalog.AgentWatchOverflows),
-		engineUp:           t.Value(catalog.AgentDockerUp),
-		engineEvents:       t.Value(catalog.AgentDockerEvents),
 		disputed:           t.Value(catalog.AgentDisputed),
 		uncaptured:         t.Value(catalog.AgentUncapturedCPU),
 		coverage:           t.Value(catalog.AgentCoverage),

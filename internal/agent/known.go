@@ -8,7 +8,6 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/catalog"
-	"github.com/cimeter/cimeter/internal/docker"
 )
 
 const (
@@ -43,8 +42,11 @@ type known struct {
 	gaps      []cimeter.Gap     // of lives that were missed, not told to the ledger yet
 	latest    *attrib.Segment   // the one whose exit code comes next
 	running   *live
-	starts    int // told by the engine
-	seen      int // cgroups seen
+	engine    *followed // whose it is; nil before one told of it
+	turn      int       // engines that were asked for it and do not have it
+	unsure    bool      // one of those did not answer
+	starts    int       // told by the engine
+	seen      int       // cgroups seen
 	asked     time.Time
 	gone      bool      // the engine has removed it
 	expires   time.Time // zero while something is expected of it
@@ -96,23 +98,34 @@ func (k *known) missed(m *meter, now time.Time) {
 	k.bind(m, now)
 }
 
-// told takes one of the engine's events.
-func (m *meter) told(e docker.Event, now time.Time) {
-	m.gauges.engineEvents.Add(1)
+// of notes that the container is one of engine f's. The first that tells of it has it:
+// what speaks to Kubernetes for Docker shows all containers twice.
+func (k *known) of(f *followed) {
+	if k.engine == nil {
+		k.engine = f
+	}
+}
+
+// told takes one of an engine's events.
+func (m *meter) told(f *followed, e cimeter.ContainerEvent, now time.Time) {
+	f.events.Add(1)
 	k := m.know(e.Container.ID)
+	if k.of(f); k.engine != f {
+		return
+	}
 	if k.stand == nothing {
 		k.container = merge(k.container, e.Container)
 		m.identify(k, now)
 	}
 	switch e.Kind {
-	case docker.Created:
+	case cimeter.ContainerCreated:
 		if k.stand == ours {
 			m.ledger.Known(k.identity.Build.Key, k.id)
 		}
-	case docker.Started:
+	case cimeter.ContainerStarted:
 		k.starts++
 		k.container.StartedAt = e.At
-	case docker.Died:
+	case cimeter.ContainerDied:
 		if k.latest != nil && e.Exit.Known {
 			m.ledger.SetExit(k.latest, now, e.Exit.Value)
 		}
@@ -120,7 +133,7 @@ func (m *meter) told(e docker.Event, now time.Time) {
 			k.seen = k.starts
 			k.missed(m, now)
 		}
-	case docker.Destroyed:
+	case cimeter.ContainerDestroyed:
 		k.gone = true
 		m.ledger.Gone(k.id)
 		k.expires = now.Add(rememberFor)
@@ -139,30 +152,60 @@ func (m *meter) identify(k *known, now time.Time) {
 	m.ask(k, now)
 }
 
-// ask has the container inspected.
+// ask has the container inspected: by the engine that has it, where none has told
+// of it by each in turn.
 func (m *meter) ask(k *known, now time.Time) {
 	k.asked = now
-	if m.opts.Engine == nil {
-		m.inspected(k.id, k.container, nil, now)
+	if len(m.engines) == 0 {
+		m.inspected(nil, k.id, k.container, nil, now)
 		return
 	}
+	f := k.engine
+	if f == nil {
+		f = m.engines[k.turn]
+	}
 	select {
-	case m.inspect <- k.id:
+	case f.inspect <- k.id:
 		k.stand = waiting
 	default:
 		m.gauges.droppedInspections.Add(1)
-		m.inspected(k.id, k.container, nil, now) // what the event told must do
+		k.turn, k.unsure = 0, false
+		m.settleIdentity(k, nil, now) // what the event told must do
 	}
 }
 
-// inspected takes what an inspection told; err says why it told nothing.
-func (m *meter) inspected(id string, c cimeter.Container, err error, now time.Time) {
+// inspected takes what engine f's inspection told; err says why it told nothing.
+func (m *meter) inspected(f *followed, id string, c cimeter.Container, err error, now time.Time) {
 	k := m.know(id)
-	if err == nil {
+	missing := errors.Is(err, cimeter.ErrNotFound)
+	switch {
+	case err == nil:
+		k.of(f)
 		k.container = merge(k.container, c)
-	} else if !errors.Is(err, cimeter.ErrNotFound) {
+	case !missing:
 		m.log.Warn("container not inspected", "container", id, "err", err)
 	}
+	if k.engine != nil && f != nil && k.engine != f {
+		m.ask(k, now) // its own engine has told of it meanwhile
+		return
+	}
+	if k.engine == nil && f != nil {
+		k.unsure = k.unsure || !missing
+		if k.turn++; k.turn < len(m.engines) {
+			m.ask(k, now)
+			return
+		}
+		if k.unsure && missing {
+			err = cimeter.ErrUnavailable // the one that has it may not have answered
+		}
+		k.turn, k.unsure = 0, false
+	}
+	m.settleIdentity(k, err, now)
+}
+
+// settleIdentity decides whose a container is by all that is known of it; err says
+// why an inspection told nothing.
+func (m *meter) settleIdentity(k *known, err error, now time.Time) {
 	identity, mine := m.opts.Identify(&k.container)
 	k.container.Env = nil // read, and not needed any more
 	k.gone = k.gone || errors.Is(err, cimeter.ErrNotFound)
@@ -171,7 +214,7 @@ func (m *meter) inspected(id string, c cimeter.Container, err error, now time.Ti
 		k.stand, k.identity = ours, identity
 		k.bind(m, now)
 		if !k.gone {
-			m.ledger.Known(identity.Build.Key, id)
+			m.ledger.Known(identity.Build.Key, k.id)
 		}
 	case err != nil && !errors.Is(err, cimeter.ErrNotFound):
 		k.stand = nothing // asked again
@@ -240,7 +283,7 @@ func (m *meter) forget(now time.Time) {
 		switch {
 		case !k.expires.IsZero() && now.After(k.expires):
 			delete(m.known, id)
-		case k.stand == nothing && k.running != nil && m.opts.Engine != nil &&
+		case k.stand == nothing && k.running != nil && len(m.engines) > 0 &&
 			now.Sub(k.running.born) > askAfter && now.Sub(k.asked) > 10*askAfter:
 			m.ask(k, now)
 		}
@@ -264,6 +307,9 @@ func merge(a, b cimeter.Container) cimeter.Container {
 	}
 	if len(c.Labels) == 0 {
 		c.Labels = maps.Clone(a.Labels)
+	}
+	if c.Pod == nil {
+		c.Pod = a.Pod
 	}
 	return c
 }

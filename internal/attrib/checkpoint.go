@@ -159,10 +159,10 @@ func (l *Ledger) Abandon(t time.Time) {
 }
 
 // Keep leaves only those containers of restored builds that exist.
-func (l *Ledger) Keep(exists map[string]bool) {
+func (l *Ledger) Keep(exists func(container string) bool) {
 	for _, b := range l.builds {
 		for id := range b.Containers {
-			if !exists[id] {
+			if !exists(id) {
 				delete(b.Containers, id)
 			}
 		}

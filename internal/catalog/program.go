@@ -30,8 +30,8 @@ const (
 	AgentRecordWriteFailures = "cimeter_agent_record_write_failures_total"
 	AgentRecordsPending      = "cimeter_agent_records_pending"
 	AgentWatchOverflows      = "cimeter_agent_watch_overflows_total"
-	AgentDockerUp            = "cimeter_agent_docker_up"
-	AgentDockerEvents        = "cimeter_agent_docker_events_total"
+	AgentEngineUp            = "cimeter_agent_engine_up"
+	AgentEngineEvents        = "cimeter_agent_engine_events_total"
 	AgentDisputed            = "cimeter_agent_disputed_total"
 	AgentJobQuestions        = "cimeter_agent_job_questions_total"
 	AgentSeries              = "cimeter_agent_series"
@@ -142,12 +142,12 @@ func agentMetrics() []Metric {
 			Help: "Times that the kernel dropped cgroup events because its queue was full.",
 		},
 		{
-			Name: AgentDockerUp, Kind: Gauge,
-			Help: "1 while the stream of events of the Docker daemon is open, else 0.",
+			Name: AgentEngineUp, Kind: Gauge, Labels: []string{"engine"},
+			Help: "1 while a container engine (docker, cri, podman) tells what happens to its containers, else 0.",
 		},
 		{
-			Name: AgentDockerEvents, Kind: Counter,
-			Help: "Events that the Docker daemon sent.",
+			Name: AgentEngineEvents, Kind: Counter, Labels: []string{"engine"},
+			Help: "Events that a container engine told.",
 		},
 		{
 			Name: AgentDisputed, Kind: Counter,

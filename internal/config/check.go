@@ -134,6 +134,8 @@ func wanted(check string) string {
 		return "an absolute path"
 	case "docker":
 		return "unix:///path or tcp://HOST:PORT"
+	case "socket":
+		return "unix:///path"
 	case "label":
 		return "at most 128 bytes of UTF-8 without control characters"
 	case "variable":
@@ -173,7 +175,9 @@ func (d *decoder) text(path, s string, tag reflect.StructTag) {
 	case "optionalpath":
 		ok = s == "" || strings.HasPrefix(s, "/") && !strings.Contains(s, "\x00")
 	case "docker":
-		ok = validDocker(s)
+		ok = s == "" && !strings.HasSuffix(path, "]") || validDocker(s)
+	case "socket":
+		ok = strings.HasPrefix(s, "unix:///")
 	case "label":
 		ok = len(s) <= 128 && strings.ToValidUTF8(s, "") == s && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 	case "variable":

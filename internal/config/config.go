@@ -50,6 +50,8 @@ type Agent struct {
 	Grace         time.Duration `yaml:"grace" min:"0s" max:"10m" doc:"How long a build whose containers are gone stays open for more of them."`
 	Quiet         time.Duration `yaml:"quiet" min:"0s" max:"24h" doc:"How long a build whose containers exist, but do not run, stays open: between two steps a runner may pull a large image."`
 	Docker        Docker        `yaml:"docker" doc:"The Docker Engine that CI runners use."`
+	CRI           []string      `yaml:"cri" check:"socket" max:"8" doc:"Sockets of the Kubernetes runtimes (containerd, CRI-O) to follow, such as unix:///run/containerd/containerd.sock."`
+	Podman        []string      `yaml:"podman" check:"docker" max:"32" doc:"Addresses of the API services of Podman to follow, such as unix:///run/podman/podman.sock."`
 	CgroupRoot    string        `yaml:"cgroup_root" check:"path" doc:"Mount point of the cgroup file systems; /host/sys/fs/cgroup in a container."`
 	ProcRoot      string        `yaml:"proc_root" check:"path" doc:"Mount point of procfs of the host."`
 	SysRoot       string        `yaml:"sys_root" check:"path" doc:"Mount point of sysfs of the host."`
@@ -65,8 +67,9 @@ type Agent struct {
 
 // Docker says how the Docker Engine is reached.
 type Docker struct {
-	Enabled bool   `yaml:"enabled" doc:"Follow the Docker Engine."`
-	Host    string `yaml:"host" check:"docker" doc:"Address of the Docker Engine: unix:///path or tcp://HOST:PORT."`
+	Enabled bool     `yaml:"enabled" doc:"Follow the Docker Engine."`
+	Host    string   `yaml:"host" check:"docker" doc:"Address of the Docker Engine: unix:///path or tcp://HOST:PORT. Default: unix:///var/run/docker.sock, but no Docker Engine where agent.cri or agent.podman names an engine."`
+	Others  []string `yaml:"others" check:"docker" max:"8" doc:"Addresses of further Docker Engines of this machine."`
 }
 
 // Rule maps the metadata of a container to a build.
@@ -137,7 +140,7 @@ func Default() Config {
 			FullEvery:   10,
 			Grace:       10 * time.Second,
 			Quiet:       10 * time.Minute,
-			Docker:      Docker{Enabled: true, Host: "unix:///var/run/docker.sock"},
+			Docker:      Docker{Enabled: true},
 			CgroupRoot:  "/sys/fs/cgroup",
 			ProcRoot:    "/proc",
 			SysRoot:     "/sys",

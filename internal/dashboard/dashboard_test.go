@@ -218,7 +218,7 @@ func TestCheckLabels(t *testing.T) {
 		`cimeter_builds_total_bucket`:                        "cimeter_builds_total_bucket",
 		`cimeter_builds_total{branch="main"}`:                "branch",
 		`sum by (branch) (cimeter_builds_total)`:             "branch",
-		`cimeter_agent_docker_up{machine="cimeter_nothing"}`: "machine",
+		`cimeter_agent_engine_up{machine="cimeter_nothing"}`: "machine",
 		`cimeter_queue_builds * on (server) group_left(runner) cimeter_workers{state=""}`: "runner",
 	} {
 		err := dashboard.CheckLabels(expr)

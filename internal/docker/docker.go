@@ -10,6 +10,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ import (
 
 // Options say which daemon to ask and what to take from it.
 type Options struct {
+	// Name is what the engine is called in errors; "" is docker. Podman speaks
+	// the same protocol.
+	Name string
 	// Host is the daemon's address, such as unix:///var/run/docker.sock; "" takes
 	// the environment's (DOCKER_HOST and its TLS variables) or the default.
 	Host string
@@ -42,6 +46,7 @@ type Options struct {
 // Client asks one Docker Engine.
 type Client struct {
 	api       *client.Client
+	name      string
 	host      string
 	variables map[string]bool
 }
@@ -54,9 +59,9 @@ func Open(o Options) (*Client, error) {
 	}
 	api, err := client.New(opts...)
 	if err != nil {
-		return nil, fmt.Errorf("docker host %q: %w: want unix:///path, tcp://host:port or ssh-free equivalents", redact(o.Host), cimeter.ErrInvalid)
+		return nil, fmt.Errorf("%s host %q: %w: want unix:///path, tcp://host:port or ssh-free equivalents", cmp.Or(o.Name, "docker"), redact(o.Host), cimeter.ErrInvalid)
 	}
-	c := &Client{api: api, host: api.DaemonHost(), variables: make(map[string]bool)}
+	c := &Client{api: api, name: cmp.Or(o.Name, "docker"), host: api.DaemonHost(), variables: make(map[string]bool)}
 	for _, v := range o.Variables {
 		c.variables[v] = true
 	}
@@ -150,30 +155,10 @@ func names(m map[string]*network.EndpointSettings) []string {
 	return out
 }
 
-// Kind is what happened to a container.
-type Kind uint8
-
-// The kinds of events.
-const (
-	Created Kind = iota + 1
-	Started
-	Died      // Exit is its exit code
-	Killed    // out of memory: the kernel killed a process of it
-	Destroyed // it does not exist any more
-)
-
-// Event is one thing that happened to a container.
-type Event struct {
-	Kind      Kind
-	At        time.Time         // by the daemon's clock
-	Container cimeter.Container // id, name, image and labels only
-	Exit      cimeter.Opt[int]
-}
-
 // Follow calls fn for each event from since on (the zero time: from now on)
 // until ctx ends or the stream breaks, and returns why it ended: never nil.
 // connected is called once the daemon has answered.
-func (c *Client) Follow(ctx context.Context, since time.Time, connected func(), fn func(Event)) error {
+func (c *Client) Follow(ctx context.Context, since time.Time, connected func(), fn func(cimeter.ContainerEvent)) error {
 	f := make(client.Filters).Add("type", string(events.ContainerEventType)).
 		Add("event", "create", "start", "die", "oom", "destroy")
 	o := client.EventsListOptions{Filters: f}
@@ -201,20 +186,20 @@ func (c *Client) Follow(ctx context.Context, since time.Time, connected func(), 
 	}
 }
 
-var kinds = map[events.Action]Kind{
-	events.ActionCreate: Created, events.ActionStart: Started, events.ActionDie: Died,
-	events.ActionOOM: Killed, events.ActionDestroy: Destroyed,
+var kinds = map[events.Action]cimeter.ContainerEventKind{
+	events.ActionCreate: cimeter.ContainerCreated, events.ActionStart: cimeter.ContainerStarted, events.ActionDie: cimeter.ContainerDied,
+	events.ActionOOM: cimeter.ContainerKilled, events.ActionDestroy: cimeter.ContainerDestroyed,
 }
 
-func event(m *events.Message) (Event, bool) {
+func event(m *events.Message) (cimeter.ContainerEvent, bool) {
 	kind, ok := kinds[m.Action]
 	if !ok || m.Actor.ID == "" {
-		return Event{}, false
+		return cimeter.ContainerEvent{}, false
 	}
-	e := Event{Kind: kind, At: time.Unix(0, m.TimeNano), Container: cimeter.Container{
+	e := cimeter.ContainerEvent{Kind: kind, At: time.Unix(0, m.TimeNano), Container: cimeter.Container{
 		ID: m.Actor.ID, Name: m.Actor.Attributes["name"], Image: m.Actor.Attributes["image"], Labels: m.Actor.Attributes,
 	}}
-	if code, err := strconv.Atoi(m.Actor.Attributes["exitCode"]); err == nil && kind == Died {
+	if code, err := strconv.Atoi(m.Actor.Attributes["exitCode"]); err == nil && kind == cimeter.ContainerDied {
 		e.Exit = cimeter.Some(code)
 	}
 	for _, a := range []string{"name", "image", "exitCode", "execDuration", "signal"} {
@@ -230,13 +215,13 @@ func (c *Client) wrap(what string, err error) error {
 	case errors.Is(err, context.Canceled):
 		code = context.Canceled
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("docker at %s: %s: the daemon closed the stream: %w", c.Host(), what, cimeter.ErrUnavailable)
+		return fmt.Errorf("%s at %s: %s: the daemon closed the stream: %w", c.name, c.Host(), what, cimeter.ErrUnavailable)
 	case errdefs.IsNotFound(err):
 		code = cimeter.ErrNotFound
 	case errdefs.IsPermissionDenied(err) || errdefs.IsUnauthorized(err):
 		code = cimeter.ErrUnauthorized
 	}
-	return fmt.Errorf("docker at %s: %s: %v: %w", c.Host(), what, err, code)
+	return fmt.Errorf("%s at %s: %s: %v: %w", c.name, c.Host(), what, err, code)
 }
 
 func redact(host string) string {

@@ -49,7 +49,7 @@ func smallTable() *tally.Table {
 	t.Value(catalog.MachineCPU, "ci-7", "builds").Set(1234.5)
 	t.Value(catalog.MachineCPU, "ci-7", "other").Set(1e-7)
 	t.Value(catalog.AgentCoverage).Set(0.998)
-	t.Value(catalog.AgentDockerUp).Set(1)
+	t.Value(catalog.AgentEngineUp, "docker").Set(1)
 	t.Value(catalog.AgentGaps, "missed_end")
 	t.SetInfo(catalog.ContainerInfo, "c1", "gitlab", "group/app", "ci-7", "s_a1b2", "0942", "gitlab/gitlab.example.com/4242")
 	return t
