@@ -13,6 +13,7 @@ import (
 type step struct {
 	Name    string
 	Steps   []string // of burn
+	Script  string   // lines of shell after them
 	Service bool     // runs alongside until the end
 }
 
@@ -23,6 +24,8 @@ type droneStage struct {
 	Slug   string
 	Random string // 17 characters, which the runner draws
 	Steps  []step
+	Binds  []string          // more of all steps
+	Logs   map[string]string // of the steps, set by play
 }
 
 const droneServer = "drone.example.com"
@@ -47,6 +50,7 @@ func (s *droneStage) labels() map[string]string {
 }
 
 func (s *droneStage) play(ctx context.Context, m *machine) error {
+	s.Logs = map[string]string{}
 	network := "drone-" + s.Random + "net"
 	if err := m.AddNetwork(ctx, network, s.labels()); err != nil {
 		return err
@@ -63,7 +67,7 @@ func (s *droneStage) play(ctx context.Context, m *machine) error {
 		labels := s.labels()
 		labels["io.drone.step.name"], labels["io.drone.step.number"] = step.Name, fmt.Sprint(i+1)
 		id, err := m.Create(ctx, testdocker.Spec{
-			Name: fmt.Sprintf("drone-%s%03d", s.Random, i), Labels: labels, Binds: m.binds(), Networks: []string{network},
+			Name: fmt.Sprintf("drone-%s%03d", s.Random, i), Labels: labels, Binds: append(m.binds(), s.Binds...), Networks: []string{network},
 			Entrypoint: []string{"/bin/sh", "-c"}, Cmd: []string{`echo "$DRONE_SCRIPT" | /bin/sh`},
 			Env: append(m.env(s.truthName(step.Name)),
 				"CI=true", "DRONE=true", "DRONE_BUILD_EVENT=push", "DRONE_STAGE_NAME=default", "DRONE_STAGE_NUMBER=1",
@@ -75,7 +79,7 @@ func (s *droneStage) play(ctx context.Context, m *machine) error {
 			return err
 		}
 		all = append(all, id)
-		if err := playStep(ctx, m, id, step); err != nil {
+		if s.Logs[step.Name], err = playStep(ctx, m, id, step); err != nil {
 			return err
 		}
 	}
@@ -84,26 +88,30 @@ func (s *droneStage) play(ctx context.Context, m *machine) error {
 
 // script is what the step's shell runs.
 func (s step) script() string {
-	line := "burn " + strings.Join(s.Steps, " ") + "\n"
+	line := s.Script
+	if len(s.Steps) > 0 {
+		line = "burn " + strings.Join(s.Steps, " ") + "\n" + line
+	}
 	if s.Service {
 		line += "exec sleep 3600\n"
 	}
 	return line
 }
 
-// playStep starts a step's container and, unless it is a service, waits for it.
-func playStep(ctx context.Context, m *machine, id string, s step) error {
+// playStep starts a step's container and, unless it is a service, waits for it
+// and returns its log.
+func playStep(ctx context.Context, m *machine, id string, s step) (log string, err error) {
 	if s.Service {
-		return m.Begin(ctx, id)
+		return "", m.Begin(ctx, id)
 	}
 	exit, err := m.Play(ctx, id, "")
 	if err != nil {
-		return fmt.Errorf("step %s: %w", s.Name, err)
+		return "", fmt.Errorf("step %s: %w", s.Name, err)
 	}
 	if exit.Code != 0 {
-		return fmt.Errorf("step %s: exit %d: %s", s.Name, exit.Code, exit.Output)
+		return "", fmt.Errorf("step %s: exit %d: %s", s.Name, exit.Code, exit.Output)
 	}
-	return nil
+	return exit.Output, nil
 }
 
 // woodpeckerWorkflow is a workflow as Woodpecker's docker backend runs it:
@@ -114,6 +122,8 @@ type woodpeckerWorkflow struct {
 	Name   string
 	ULID   string // 24 characters; steps add two
 	Steps  []step
+	Binds  []string          // more of all steps
+	Logs   map[string]string // of the steps, set by play
 }
 
 const woodpeckerServer = "woodpecker.example.com"
@@ -123,6 +133,7 @@ func (w *woodpeckerWorkflow) truthName(step string) string {
 }
 
 func (w *woodpeckerWorkflow) play(ctx context.Context, m *machine) error {
+	w.Logs = map[string]string{}
 	network := "wp_" + strings.ToLower(w.ULID) + "00_0_default"
 	if err := m.AddNetwork(ctx, network, nil); err != nil {
 		return err
@@ -143,7 +154,7 @@ func (w *woodpeckerWorkflow) play(ctx context.Context, m *machine) error {
 			typ = "service"
 		}
 		id, err := m.Create(ctx, testdocker.Spec{
-			Name: "wp_" + uuid, Labels: map[string]string{"wp_step": step.Name, "wp_uuid": uuid}, Binds: m.binds(),
+			Name: "wp_" + uuid, Labels: map[string]string{"wp_step": step.Name, "wp_uuid": uuid}, Binds: append(m.binds(), w.Binds...),
 			Entrypoint: []string{"/bin/sh", "-c", "echo $CI_SCRIPT | base64 -d | /bin/sh -e"},
 			Env: append(m.env(w.truthName(step.Name)),
 				"CI=woodpecker", "CI_SYSTEM_NAME=woodpecker", "CI_SYSTEM_HOST="+woodpeckerServer, "CI_SYSTEM_URL=https://"+woodpeckerServer,
@@ -159,7 +170,7 @@ func (w *woodpeckerWorkflow) play(ctx context.Context, m *machine) error {
 		if err := m.Connect(ctx, network, id); err != nil {
 			return err
 		}
-		if err := playStep(ctx, m, id, step); err != nil {
+		if w.Logs[step.Name], err = playStep(ctx, m, id, step); err != nil {
 			return err
 		}
 	}
