@@ -12,6 +12,7 @@ type Container struct {
 	Env          map[string]string // allow-listed variables; nil when the container was not inspected
 	NetworkMode  string            // default, bridge, host, none, container:<id>, or a network's name; "" when not known
 	Networks     []string          // names of the networks it is connected to, sorted
+	Mounts       []Mount           // what is mounted into it; nil when the container was not inspected
 	CgroupParent string            // as it was asked for; "" is the daemon's default
 	Pid          int               // first process, in the runtime's pid namespace; 0 when it does not run
 	CreatedAt    time.Time
@@ -20,6 +21,13 @@ type Container struct {
 	// Pod is set for a container in a Kubernetes pod, by what speaks to the
 	// runtime. Labels are then the container's own, never the pod's mixed in.
 	Pod *Pod
+}
+
+// Mount is a folder, a file or a volume of the machine that is mounted into a
+// container.
+type Mount struct {
+	Source string // path on the machine
+	Volume string // name of the volume; "" is none
 }
 
 // Role is what a container does for its build.
@@ -55,6 +63,9 @@ type Identity struct {
 	// Next is the stage of such a container while any process is in it that is not
 	// the runner's own; "" when command lines tell the stage or nothing does.
 	Next string
+	// Later is set while it is not known which build the container will belong to:
+	// its runner waits for one. It is asked for again.
+	Later bool
 	// Group is what the runner gives all containers of one build and no other:
 	// the unique part of their names, or their network. A build's key is bound
 	// to the group that claimed it first; a container of another group that

@@ -1,5 +1,5 @@
 // Package drone tells which Drone build a container of the Docker runner
-// (drone-runner-docker) belongs to. It is pure; [Identify] is its entry point.
+// (drone-runner-docker) or the Kubernetes runner (drone-runner-kube) belongs to. It is pure; [Identify] is its entry point.
 //
 // A build of cimeter is a Drone stage: one pipeline of the configuration file, run
 // by one runner. Every step is a container of its own and names itself by a label.
@@ -50,26 +50,14 @@ func Variables() []string {
 // here, and none is marked as running alongside. Group is the stage's network,
 // which is known when the container was inspected.
 func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
+	if c.Pod != nil {
+		return identifyPod(c)
+	}
 	l := c.Labels
 	if l[label] != "true" || !ci.IsDecimal(l[labelBuild]) {
 		return id, false
 	}
-	id.Build = cimeter.Build{
-		Key:     key(l),
-		CI:      CI,
-		Server:  strings.ToLower(l[labelHost]),
-		Project: l[labelRepo],
-		Number:  l[labelBuild],
-		Name:    l[labelStage],
-		Ref:     c.Env["DRONE_BRANCH"],
-		SHA:     c.Env["DRONE_COMMIT_SHA"],
-		Event:   c.Env["DRONE_BUILD_EVENT"],
-		URL:     ci.PageOf(c.Env["DRONE_BUILD_LINK"]),
-		Runner:  cimeter.Runner{Name: c.Env["DRONE_STAGE_MACHINE"]},
-	}
-	if tag := c.Env["DRONE_TAG"]; tag != "" {
-		id.Build.Ref = tag
-	}
+	id.Build = newBuild(l, c.Env)
 	id.Stage = l[labelStep]
 	id.Role = cimeter.RoleBuild
 	if id.Stage == stepClone {
@@ -81,6 +69,28 @@ func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 	}
 	id.Doubt = doubt(c)
 	return id, true
+}
+
+// newBuild maps the labels of a stage, which are annotations of a pod, and its
+// variables.
+func newBuild(l, env map[string]string) cimeter.Build {
+	b := cimeter.Build{
+		Key:     key(l),
+		CI:      CI,
+		Server:  strings.ToLower(l[labelHost]),
+		Project: l[labelRepo],
+		Number:  l[labelBuild],
+		Name:    l[labelStage],
+		Ref:     env["DRONE_BRANCH"],
+		SHA:     env["DRONE_COMMIT_SHA"],
+		Event:   env["DRONE_BUILD_EVENT"],
+		URL:     ci.PageOf(env["DRONE_BUILD_LINK"]),
+		Runner:  cimeter.Runner{Name: env["DRONE_STAGE_MACHINE"]},
+	}
+	if tag := env["DRONE_TAG"]; tag != "" {
+		b.Ref = tag
+	}
+	return b
 }
 
 func key(l map[string]string) string {
@@ -124,10 +134,15 @@ func doubt(c *cimeter.Container) string {
 	case l[labelStep] == "":
 		return "step: a Drone runner's container names its step, this one does not"
 	}
+	return differs("label", l, c.Env)
+}
+
+// differs compares what labels or annotations and variables say.
+func differs(where string, l, env map[string]string) string {
 	return ci.FirstDoubt(
-		ci.Disagree("repository", "label", l[labelRepo], "variable DRONE_REPO", c.Env["DRONE_REPO"]),
-		ci.Disagree("build number", "label", l[labelBuild], "variable DRONE_BUILD_NUMBER", c.Env["DRONE_BUILD_NUMBER"]),
-		ci.Disagree("stage number", "label", l[labelStageNumber], "variable DRONE_STAGE_NUMBER", c.Env["DRONE_STAGE_NUMBER"]),
-		ci.Disagree("step", "label", l[labelStep], "variable DRONE_STEP_NAME", c.Env["DRONE_STEP_NAME"]),
+		ci.Disagree("repository", where, l[labelRepo], "variable DRONE_REPO", env["DRONE_REPO"]),
+		ci.Disagree("build number", where, l[labelBuild], "variable DRONE_BUILD_NUMBER", env["DRONE_BUILD_NUMBER"]),
+		ci.Disagree("stage number", where, l[labelStageNumber], "variable DRONE_STAGE_NUMBER", env["DRONE_STAGE_NUMBER"]),
+		ci.Disagree("step", where, l[labelStep], "variable DRONE_STEP_NAME", env["DRONE_STEP_NAME"]),
 	)
 }

@@ -1,6 +1,7 @@
 // Package github tells which GitHub Actions job a container of the runner
 // (actions/runner) belongs to: job containers, service containers and docker
-// actions. It is pure; [Identify] is its entry point.
+// actions, and pods of Actions Runner Controller. It is pure; [Identify] and, for
+// pods, [Pods] are its entry points.
 //
 // A job that has no container runs as plain processes and is not seen here. A
 // job container tells neither repository nor run: its steps get those on docker
@@ -39,6 +40,9 @@ func Variables() []string {
 // attempt, job and runner; where even those are not known, the container stands for
 // itself. Group is the network.
 func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
+	if c.Pod != nil {
+		return cimeter.Identity{}, false // see Pods
+	}
 	id.Group = ci.Network(c, IsNetwork)
 	labelled := hasLabel(c.Labels)
 	if id.Group == "" && !(labelled && (c.Env["GITHUB_ACTIONS"] == "true" || IsName(c.Name))) {
@@ -69,8 +73,7 @@ func key(c *cimeter.Container, network string, b cimeter.Build) string {
 	case network != "":
 		return cimeter.BuildKey(CI, ci.Local, strings.TrimPrefix(network, networkPrefix))
 	case b.Server != "" && b.Project != "" && b.Pipeline != "":
-		attempt := c.Env["GITHUB_RUN_ATTEMPT"]
-		return cimeter.BuildKey(CI, b.Server, b.Project, b.Pipeline, attempt, b.Name, b.Runner.Name)
+		return Key(b.Server, b.Project, b.Pipeline, b.Attempt, b.Runner.Name, b.Name)
 	}
 	return cimeter.BuildKey(CI, ci.Local, c.ID)
 }

@@ -35,7 +35,7 @@ func TestIdentify(t *testing.T) {
 	told := cimeter.Build{Key: key, CI: "github", Server: "github.com", Project: "org/app", Number: "4", Name: "test", Attempt: 2, Pipeline: "99",
 		Ref: "main", SHA: "7e4d", Event: "push", URL: "https://github.com/org/app/actions/runs/99", Runner: cimeter.Runner{Name: "ci-7"}}
 	alone := told
-	alone.Key = "github/github.com/org/app/99/2/test/ci-7"
+	alone.Key = "github/github.com/org/app/99/2/ci-7/test"
 	tests := []struct {
 		name string
 		in   *cimeter.Container

@@ -68,29 +68,55 @@ func subcommand(args []byte) (stage string, ok bool) {
 // goes through several stages.
 func StageInside(cmdline []byte) (stage string, ok bool) { return scriptPath(cmdline) }
 
-// scriptPath finds /scripts-<project id>-<job id>/<stage> at the end of an
-// argument: how the Kubernetes executor names the scripts of its stages.
+// scriptPath is scriptOf without the job.
 func scriptPath(args []byte) (stage string, ok bool) {
+	stage, _, ok = scriptOf(args)
+	return stage, ok
+}
+
+// scriptOf finds /scripts-<project id>-<job id>/<stage> at the end of an
+// argument: how the Kubernetes executor names the scripts of its stages.
+func scriptOf(args []byte) (stage, job string, ok bool) {
 	for range maxArgs {
 		arg, rest, more := bytes.Cut(args, []byte{0})
 		if i := bytes.LastIndex(arg, []byte("/scripts-")); i >= 0 {
 			ids, name, _ := bytes.Cut(arg[i+len("/scripts-"):], []byte{'/'})
 			project, job, _ := bytes.Cut(ids, []byte{'-'})
 			if ci.IsDecimal(string(project)) && ci.IsDecimal(string(job)) {
-				for _, known := range stepNames {
-					if string(name) == known {
-						return known, true
-					}
+				if stage, ok := knownScript(name); ok {
+					return stage, string(job), true
 				}
 			}
 		}
 		if !more {
-			return "", false
+			return "", "", false
 		}
 		args = rest
 	}
+	return "", "", false
+}
+
+// knownScript returns the name of a stage that has a script, as a constant.
+func knownScript(name []byte) (stage string, ok bool) {
+	for _, known := range stepNames {
+		if string(name) == known {
+			return known, true
+		}
+	}
+	switch string(name) {
+	case scriptOld:
+		return scriptOld, true
+	case scriptRun:
+		return scriptRun, true
+	}
 	return "", false
 }
+
+// The names that the script of a job has besides StageScript.
+const (
+	scriptOld = "build_script" // before runners had steps
+	scriptRun = "step_run"     // of a job with run:
+)
 
 // OfOutcome returns the stage of a command, as [StageOfCommand] tells it, for a
 // job whose script failed or did not.

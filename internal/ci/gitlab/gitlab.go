@@ -1,5 +1,5 @@
 // Package gitlab knows GitLab Runner: which job a container of its docker
-// executor belongs to, which stage of the job runs in it, and how to ask a
+// or Kubernetes executor belongs to, which stage of the job runs in it, and how to ask a
 // runner what its jobs are at.
 //
 // [Identify] maps a container's metadata to a job. [Stages] follows one job and
@@ -45,13 +45,14 @@ const (
 func Variables() []string {
 	return []string{
 		"GITLAB_CI", "CI_JOB_ID", "CI_JOB_NAME", "CI_JOB_STAGE", "CI_PROJECT_ID", "CI_PROJECT_PATH",
-		"CI_PIPELINE_SOURCE", "CI_SERVER_URL", "CI_RUNNER_SHORT_TOKEN", "CI_RUNNER_DESCRIPTION",
+		"CI_PIPELINE_ID", "CI_PIPELINE_SOURCE", "CI_SERVER_URL", "CI_RUNNER_SHORT_TOKEN", "CI_RUNNER_DESCRIPTION",
 	}
 }
 
 // Identify tells which GitLab job a container belongs to. ok is true for every
 // container that carries the runner's labels with a job id, also when only an
-// image or a user put them there: Doubt says so then.
+// image or a user put them there: Doubt says so then. Of one in a pod, it is the
+// pod's labels and annotations.
 //
 // What the runner makes is believed where labels and name agree. The
 // variables of a job are its author's to overwrite, so they add what no label has
@@ -61,6 +62,9 @@ func Variables() []string {
 // each job (since 12.10). Cache containers are named after their volume, which
 // outlives a job: their Group is "".
 func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
+	if c.Pod != nil {
+		return identifyPod(c)
+	}
 	l := c.Labels
 	job := l[labelJobID]
 	if l[labelManaged] != "true" || !ci.IsDecimal(job) {

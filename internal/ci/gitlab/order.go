@@ -78,7 +78,7 @@ func (s step) failed() bool {
 func (s step) is(stage string) bool {
 	switch s {
 	case stepScript:
-		return stage == StageScript || stage == "build_script" || stage == "step_run" || stage == "concrete"
+		return stage == StageScript || stage == scriptOld || stage == scriptRun || stage == "concrete"
 	case stepMore:
 		return strings.HasPrefix(stage, "step_") && !stepScript.is(stage)
 	case stepArchiveOK, stepArchiveFailed:

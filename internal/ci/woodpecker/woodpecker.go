@@ -1,5 +1,5 @@
-// Package woodpecker tells which Woodpecker workflow a container of the Docker
-// backend belongs to. It is pure; [Identify] is its entry point.
+// Package woodpecker tells which Woodpecker workflow a container of the Docker or
+// the Kubernetes backend belongs to. It is pure; [Identify] is its entry point.
 //
 // A build of cimeter is a workflow. Every step is a container of its own, and the
 // containers of a workflow share a network. The labels say nothing of the build, so
@@ -48,6 +48,9 @@ func Variables() []string {
 // (woodpecker-cli exec, or not inspected) has its network's name instead, and
 // where that is not known either, its own.
 func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
+	if c.Pod != nil {
+		return identifyPod(c)
+	}
 	uuid, labelled := c.Labels[labelUUID]
 	ours := c.Env["CI_SYSTEM_NAME"] == CI
 	if !labelled && !(ours && strings.HasPrefix(c.Name, namePrefix)) {
