@@ -1,7 +1,8 @@
 // Package server is the role that takes what agents send and keeps it.
 //
 // It owns the goroutines that commit records, many requests in one commit, and
-// the bounds of what waits for them; the one of retention; the list of agents and what runs on them, in
+// the bounds of what waits for them; the one of retention; the one that keeps
+// the sums of pages warm; the list of agents and what runs on them, in
 // memory; and the counts of the fleet. A request is answered when its records
 // are durable, and not before. Where there is no room it is turned away at once
 // with [httpapi.ErrBusy].
@@ -33,6 +34,11 @@ type Store interface {
 type Keeper interface {
 	Lead(ctx context.Context, name string) (held <-chan struct{}, release func(), err error)
 	Retain(ctx context.Context, r store.Retention) (store.Retained, error)
+}
+
+// Warmer is a Store that adds up what pages ask for before they ask.
+type Warmer interface {
+	Warm(ctx context.Context, now time.Time) error
 }
 
 // Options are what New needs. Store and Tally must be set.

@@ -72,6 +72,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.o.Keeper != nil {
 		parts.Go(func() { s.retain(ctx) })
 	}
+	if w, ok := s.o.Store.(Warmer); ok {
+		parts.Go(func() { s.warm(ctx, w) })
+	}
 	for range max(1, s.o.Committers) {
 		parts.Go(func() { s.commit(ctx) })
 	}

@@ -133,7 +133,7 @@ func stageGroups(ctx context.Context, q Queryer, query GroupQuery) (Groups, erro
 	if query.Name != "" {
 		s.add(" AND b.b = ?", Clean(query.Name))
 	}
-	sums := map[*[3]string]*Rollup{}
+	all := map[*[3]string]*sums{}
 	names := map[[3]string]*[3]string{}
 	err := s.run(ctx, q, func(scan func(dest ...any) error) error {
 		var project, name string
@@ -147,13 +147,14 @@ func stageGroups(ctx context.Context, q Queryer, query GroupQuery) (Groups, erro
 			if p == nil {
 				p = &k
 				names[k] = p
-				sums[p] = &Rollup{MemPeak: -1}
+				all[p] = &sums{sumMemPeak: -1}
 			}
-			sums[p].merge(r)
+			of := sumsOf(r)
+			all[p].merge(&of)
 		})
 	})
 	if err != nil {
 		return Groups{}, err
 	}
-	return query.answer(sums, from, to), nil
+	return query.answer(all, from, to), nil
 }

@@ -3,9 +3,11 @@ package store
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Groups over all that there is would add up a row for each group and day, or
@@ -19,11 +21,13 @@ type sumCache struct {
 	mu      sync.Mutex
 	parts   map[partKey]*part
 	entries int
+	asked   int64                    // counts questions, to tell which parts were asked for last
 	names   map[[3]string]*[3]string // of all groups, each once
 }
 
-// maxSums bounds the sums in a cache: about 50 MB. A full cache is dropped.
-const maxSums = 200_000
+// maxSums bounds the sums in a cache: about 50 MB. What was not asked for the
+// longest time leaves a full one.
+const maxSums = 400_000
 
 type partKey struct {
 	by      By
@@ -36,13 +40,54 @@ type partKey struct {
 type part struct {
 	said   []Rollup // what the totals said of it
 	groups []groupSum
+	asked  int64
 }
 
 // groupSum is the sums of a group, whose names are mostly at one place for all
 // parts: a pointer is compared sooner than three names.
 type groupSum struct {
 	names *[3]string
-	Rollup
+	sums
+}
+
+// sums are those of a Rollup, in the order of its dest.
+type sums [13]int64
+
+// The places in sums of what is not added up: the largest is kept.
+const (
+	sumMemPeak = 11
+	sumLastAt  = 12
+)
+
+func (s *sums) merge(of *sums) {
+	for i := range sumMemPeak {
+		s[i] += of[i]
+	}
+	s[sumMemPeak], s[sumLastAt] = max(s[sumMemPeak], of[sumMemPeak]), max(s[sumLastAt], of[sumLastAt])
+}
+
+func (s *sums) dest() []any {
+	dest := make([]any, len(s))
+	for i := range s {
+		dest[i] = &s[i]
+	}
+	return dest
+}
+
+func (s *sums) totals() Totals {
+	r := Rollup{}
+	for i, to := range r.dest() {
+		*to.(*int64) = s[i]
+	}
+	return r.totals()
+}
+
+// sumsOf are the sums of r.
+func sumsOf(r *Rollup) (s sums) {
+	for i, from := range r.dest() {
+		s[i] = *from.(*int64)
+	}
+	return s
 }
 
 const weekUS = 7 * dayUS
@@ -54,6 +99,8 @@ func (c *sumCache) get(k partKey, said []Rollup) []groupSum {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.parts[k]; p != nil && slices.Equal(p.said, said) {
+		c.asked++
+		p.asked = c.asked
 		return p.groups
 	}
 	return nil
@@ -65,8 +112,20 @@ func (c *sumCache) put(k partKey, said []Rollup, groups []groupSum) {
 	if old := c.parts[k]; old != nil {
 		c.entries -= len(old.groups)
 	}
-	if c.parts == nil || c.entries+len(groups) > maxSums {
+	delete(c.parts, k)
+	if c.parts == nil || len(c.names) > maxSums {
 		c.parts, c.entries, c.names = map[partKey]*part{}, 0, map[[3]string]*[3]string{}
+	}
+	for len(c.parts) > 0 && c.entries+len(groups) > maxSums {
+		var last partKey
+		asked := int64(math.MaxInt64)
+		for k, p := range c.parts {
+			if p.asked < asked {
+				last, asked = k, p.asked
+			}
+		}
+		c.entries -= len(c.parts[last].groups)
+		delete(c.parts, last)
 	}
 	for i := range groups {
 		g := &groups[i]
@@ -76,7 +135,8 @@ func (c *sumCache) put(k partKey, said []Rollup, groups []groupSum) {
 			c.names[*g.names] = g.names
 		}
 	}
-	c.parts[k] = &part{said: said, groups: groups}
+	c.asked++
+	c.parts[k] = &part{said: said, groups: groups, asked: c.asked}
 	c.entries += len(groups)
 }
 
@@ -96,16 +156,16 @@ func (q *GroupQuery) cacheable() bool {
 
 // groups adds up whole parts of a range. query is valid and cacheable.
 func (c *sumCache) groups(ctx context.Context, q Queryer, query GroupQuery) (Groups, error) {
-	sums := map[*[3]string]*Rollup{}
+	all := map[*[3]string]*sums{}
 	merge := func(groups []groupSum) {
 		for i := range groups {
 			g := &groups[i]
-			s := sums[g.names]
+			s := all[g.names]
 			if s == nil {
-				s = &Rollup{MemPeak: -1}
-				sums[g.names] = s
+				s = &sums{sumMemPeak: -1}
+				all[g.names] = s
 			}
-			s.merge(&g.Rollup)
+			s.merge(&g.sums)
 		}
 	}
 	from, to := Micros(query.From), Micros(query.To)
@@ -158,42 +218,55 @@ func (c *sumCache) groups(ctx context.Context, q Queryer, query GroupQuery) (Gro
 		}
 		merge(groups)
 	}
-	return query.answer(sums, from, to), nil
+	return query.answer(all, from, to), nil
+}
+
+// Warm adds up what the pages of the last day, week, month and quarter ask for, so
+// that it is in memory when it is asked for: a server calls it when it starts, in
+// the background, and now and then.
+func (r Reader) Warm(ctx context.Context, now time.Time) error {
+	for _, by := range []By{ByProject, ByMachine, ByRunner, ByJob} {
+		for _, days := range []int{1, 7, 30, 90} {
+			if _, err := r.Groups(ctx, GroupQuery{By: by, From: now.AddDate(0, 0, -days), To: now, Limit: 1}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // answer sorts and cuts the groups.
-func (q *GroupQuery) answer(parts map[*[3]string]*Rollup, from, to int64) Groups {
-	sums := make(map[[3]string]*Rollup, len(parts))
-	for names, p := range parts {
-		if s := sums[*names]; s != nil {
-			s.merge(p)
-			continue
-		}
-		p.A, p.B, p.C = names[0], names[1], names[2]
-		sums[*names] = p
-	}
+func (q *GroupQuery) answer(parts map[*[3]string]*sums, from, to int64) Groups {
 	type ranked struct {
-		*Rollup
+		*sums
+		names *[3]string
 		value int64
 	}
-	all := make([]ranked, 0, len(sums))
-	for _, s := range sums {
-		if s.Builds > 0 {
-			value, _ := s.dest()[sumColumns[q.Sort]-1].(*int64)
-			all = append(all, ranked{s, *value})
+	all := make([]ranked, 0, len(parts))
+	known := make(map[[3]string]int, len(parts)) // where in all
+	for names, p := range parts {
+		if at, ok := known[*names]; ok {
+			all[at].merge(p)
+			continue
 		}
+		known[*names] = len(all)
+		all = append(all, ranked{p, names, 0})
+	}
+	all = slices.DeleteFunc(all, func(r ranked) bool { return r.sums[0] <= 0 }) // no builds are left
+	for i := range all {
+		all[i].value = all[i].sums[sumColumns[q.Sort]-1]
 	}
 	slices.SortFunc(all, func(x, y ranked) int {
 		if c := cmp.Compare(y.value, x.value); c != 0 {
 			return c
 		}
-		return cmp.Or(strings.Compare(x.A, y.A), strings.Compare(x.B, y.B), strings.Compare(x.C, y.C))
+		return cmp.Or(strings.Compare(x.names[0], y.names[0]), strings.Compare(x.names[1], y.names[1]), strings.Compare(x.names[2], y.names[2]))
 	})
 	out := Groups{From: Time(from), To: Time(to), More: len(all) > q.Limit}
 	by := groupings[q.By]
 	for _, r := range all[:min(len(all), q.Limit)] {
 		g := Group{Totals: r.totals()}
-		by.fill(&g, []string{r.A, r.B, r.C})
+		by.fill(&g, r.names[:])
 		out.Groups = append(out.Groups, g)
 	}
 	return out
