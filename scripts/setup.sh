@@ -27,6 +27,7 @@ need gcc gcc # Gitea's SQLite
 need systemd-analyze systemd
 need rpmbuild rpm
 need chromium-headless-shell chromium-headless-shell
+need mariadbd-safe mariadb-server
 [ -x /usr/lib/postgresql/15/bin/initdb ] || command -v initdb >/dev/null 2>&1 || missing+=(postgresql)
 
 # The guest's kernel is looked up in apt's lists.

@@ -103,6 +103,8 @@ func askedHook(c config.CIServer, secret func() (string, error), source poll.Sou
 		return h
 	case "github":
 		return githubapi.Hook{URL: c.URL, Secret: secret}
+	case "jenkins":
+		return jenkinsapi.Hook{URL: c.URL, Secret: secret}
 	case "buildkite":
 		return buildkiteapi.Hook{URL: c.URL, Secret: secret}
 	}

@@ -39,7 +39,7 @@ func TestNewAsked(t *testing.T) {
 		"woodpecker": {folder: "woodpecker/woodpeckerapi", jobs: 4, workers: 4},
 		"gitea":      {folder: "gitea/giteaapi", jobs: 3, workers: 4, hook: true},
 		"github":     {folder: "github/githubapi", below: "/api/v3", projects: []string{"Org/app", "Org"}, jobs: 5, workers: 3, hook: true},
-		"jenkins":    {folder: "jenkins/jenkinsapi", jobs: 5, workers: 4},
+		"jenkins":    {folder: "jenkins/jenkinsapi", jobs: 5, workers: 4, hook: true},
 		"buildkite":  {folder: "buildkite/buildkiteapi", projects: []string{"acme"}, jobs: 4, workers: 4, hook: true},
 	} {
 		t.Run(kind, func(t *testing.T) {

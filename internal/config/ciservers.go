@@ -17,7 +17,7 @@ type CIServer struct {
 	User           string        `yaml:"user" check:"label" doc:"User whose token it is, where the server asks for one (Jenkins)."`
 	CancelFile     string        `yaml:"cancel_token_file" check:"optionalpath" doc:"File of a token that may cancel builds, for cimeter queue cancel. Without one cimeter cancels nothing. Must not be readable by everybody."`
 	HookSecretFile string        `yaml:"hook_secret_file" check:"optionalpath" doc:"File of the secret that its webhooks, received at /api/v1/hooks/KIND, are verified by. One for each server. Must not be readable by everybody."`
-	DatabaseFile   string        `yaml:"database_file" check:"optionalpath" doc:"Drone alone: file of the address of its database, which is read instead of asking the API: sqlite:///path or postgres://user:password@host/name. Nothing is written there. Must not be readable by everybody."`
+	DatabaseFile   string        `yaml:"database_file" check:"optionalpath" doc:"Drone alone: file of the address of its database, which is read instead of asking the API: sqlite:///path, postgres://user:password@host/name or mysql://user:password@host/name. Nothing is written there. Must not be readable by everybody."`
 	CAFile         string        `yaml:"ca_file" check:"optionalpath" doc:"PEM file of the authorities that may sign its certificate. Default: the system's."`
 	Interval       time.Duration `yaml:"interval" auto:"true" min:"1s" max:"1h" doc:"Time between two polls. auto: 10s."`
 	Timeout        time.Duration `yaml:"timeout" auto:"true" min:"1s" max:"5m" doc:"Longest that one poll takes. auto: 30s."`

@@ -1,5 +1,5 @@
 // Package dronedb reads Drone's queue and builds from its own database, for those
-// who would rather not give a token: SQLite or PostgreSQL.
+// who would rather not give a token: SQLite, PostgreSQL, or MySQL and MariaDB.
 //
 // It owns one connection that cannot write, and the last build that it saw. It
 // never logs and makes one try a call. It holds to the columns of the migrations
@@ -39,8 +39,10 @@ const (
 // Options say which database is read.
 type Options struct {
 	URL string // of the Drone server, as builds know it: its host stands in their keys
-	// Address returns where the database is: an absolute path, sqlite:///path, or
-	// postgres://user:password@host/name. It is asked for before each connection.
+	// Address returns where the database is: an absolute path, sqlite:///path,
+	// postgres://user:password@host/name, mysql://user:password@host/name, or mysql:// and
+	// Drone's own data source, user:password@tcp(host:3306)/name. It is asked for before
+	// each connection.
 	Address func() (string, error)
 }
 
@@ -51,6 +53,7 @@ type DB struct {
 
 	mu   sync.Mutex
 	db   *sql.DB
+	how  *sql.TxOptions // of each transaction; nil: the connection says
 	last int64          // id of the newest build that was seen
 	open map[int64]bool // unfinished builds
 }
@@ -147,7 +150,9 @@ func (d *DB) Builds(ctx context.Context, since time.Time, cursor string) (jobs [
 	defer d.mu.Unlock()
 	oldest, n := below, 0
 	err = d.read(ctx, func(tx *sql.Tx) error {
-		where := fmt.Sprintf("builds.build_id IN (SELECT build_id FROM builds WHERE build_id < %d AND build_created >= %d ORDER BY build_id DESC LIMIT %d)", below, since.Unix(), pageSize)
+		// As a table of its own: MySQL takes no LIMIT in a list.
+		where := fmt.Sprintf("builds.build_id IN (SELECT build_id FROM (SELECT build_id FROM builds WHERE build_id < %d AND build_created >= %d ORDER BY build_id DESC LIMIT %d) AS page)",
+			below, since.Unix(), pageSize)
 		return d.builds(ctx, tx, where, func(slug string, b *drone.BuildRow) {
 			n++
 			oldest = min(oldest, b.ID)
@@ -230,7 +235,7 @@ func (d *DB) transaction(ctx context.Context, fn func(*sql.Tx) error) (err error
 			return err
 		}
 	}
-	tx, err := d.db.BeginTx(ctx, nil)
+	tx, err := d.db.BeginTx(ctx, d.how)
 	if err != nil {
 		return err
 	}
@@ -244,6 +249,7 @@ func (d *DB) connect() (db *sql.DB, err error) {
 		return nil, fmt.Errorf("read the address: %w", err)
 	}
 	address = strings.TrimSpace(address)
+	d.how = nil
 	switch path, isFile := strings.CutPrefix(address, "sqlite://"); {
 	case isFile, strings.HasPrefix(address, "/"):
 		if _, err := os.Stat(path); err != nil { // not made, should it not be there
@@ -265,8 +271,15 @@ func (d *DB) connect() (db *sql.DB, err error) {
 		c.RuntimeParams["statement_timeout"] = strconv.FormatInt(patience.Milliseconds(), 10)
 		c.RuntimeParams["application_name"] = "cimeter"
 		db = stdlib.OpenDB(*c)
+	case strings.HasPrefix(address, "mysql://"):
+		c, err := mysqlConnector(address)
+		if err != nil {
+			return nil, err
+		}
+		db = sql.OpenDB(c)
+		d.how = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead} // as that of PostgreSQL
 	default:
-		return nil, fmt.Errorf("the address is of neither kind: want a path, sqlite:///path or postgres://: %w", cimeter.ErrUnsupported)
+		return nil, fmt.Errorf("the address is of no kind that is known: want a path, sqlite:///path, postgres:// or mysql://: %w", cimeter.ErrUnsupported)
 	}
 	db.SetMaxOpenConns(1)
 	db.SetMaxIdleConns(1)
