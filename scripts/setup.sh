@@ -25,6 +25,8 @@ need git git
 need gcc gcc # Gitea's SQLite
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 need systemd-analyze systemd
+need containerd containerd
+[ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
 need rpmbuild rpm
 need chromium-headless-shell chromium-headless-shell
 need mariadbd-safe mariadb-server

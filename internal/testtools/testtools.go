@@ -52,6 +52,8 @@ const (
 	// watches.
 	Etcd          Tool = "etcd"
 	KubeAPIServer Tool = "kube-apiserver"
+	// Crictl makes pods as the kubelet does.
+	Crictl Tool = "crictl"
 )
 
 // recipe says how a tool is made.
@@ -79,6 +81,8 @@ func recipes() map[Tool]recipe {
 
 		Helm:      {pkg: "helm.sh/helm/v3/cmd/helm", version: "v3.22.0", ldflags: "-s -w"},
 		CycloneDX: {pkg: "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod", version: "v1.10.0"},
+
+		Crictl: {pkg: "sigs.k8s.io/cri-tools/cmd/crictl", version: "v1.37.0", ldflags: "-s -w"},
 
 		Etcd: {pkg: "go.etcd.io/etcd/server/v3", module: "etcd", ldflags: "-s -w"},
 		KubeAPIServer: {pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "kube-apiserver", ldflags: "-s -w" +
