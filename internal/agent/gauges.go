@@ -20,11 +20,13 @@ type gauges struct {
 	droppedContainers, droppedKnown, droppedBuilds          *tally.Value
 	droppedInspections                                      *tally.Value
 	overflows, disputed                                     *tally.Value
-	uncaptured, coverage                                    *tally.Value
+	uncaptured, coverage, droppedParts                      *tally.Value
+	beside                                                  map[cimeter.Attribution]*tally.Value
 	machineBuilds, machineOther, machineOwn                 *tally.Value
 
 	machine    uint64 // CPU time of the machine at the last round, nanoseconds
 	attributed uint64
+	besides    uint64 // what was attributed to builds that is beside them, nanoseconds
 	own        time.Duration
 	degraded   uint64
 	parents    map[string]*parent
@@ -50,6 +52,8 @@ func newGauges(t *tally.Table, self *process.Self, machine string) gauges {
 		droppedKnown:       t.Value(catalog.AgentDropped, "metadata"),
 		droppedBuilds:      t.Value(catalog.AgentDropped, "builds"),
 		droppedInspections: t.Value(catalog.AgentDropped, "inspections"),
+		droppedParts:       t.Value(catalog.AgentDropped, "parts"),
+		beside:             besideValues(t),
 		overflows:          t.Value(catalog.AgentWatchOverflows),
 		disputed:           t.Value(catalog.AgentDisputed),
 		uncaptured:         t.Value(catalog.AgentUncapturedCPU),
@@ -68,6 +72,17 @@ func (g *gauges) cpu() time.Duration {
 		return g.own
 	}
 	return cpu
+}
+
+func besideValues(t *tally.Table) map[cimeter.Attribution]*tally.Value {
+	all := make(map[cimeter.Attribution]*tally.Value)
+	for _, by := range []cimeter.Attribution{
+		cimeter.AttributedCgroupParent, cimeter.AttributedNetwork, cimeter.AttributedVolume, cimeter.AttributedClient,
+		cimeter.AttributedSole, cimeter.Unattributed,
+	} {
+		all[by] = t.Value(catalog.AgentBesideCPU, string(by))
+	}
+	return all
 }
 
 func (g *gauges) gap(reason string) { g.tally.Value(catalog.AgentGaps, reason).Add(1) }
@@ -99,22 +114,23 @@ func (g *gauges) machineTime(m *meter, now cimeter.Opt[uint64], cpu time.Duratio
 	if !now.Known {
 		return
 	}
-	builds := m.ledger.AttributedCPU()
+	builds, beside := m.ledger.AttributedCPU(), m.ledger.BesideCPU()
 	if g.machine > 0 && now.Value >= g.machine {
 		total := float64(now.Value-g.machine) / 1e9
 		mine := float64(builds-g.attributed) / 1e9
+		theirs := builds - g.attributed + beside - g.besides
 		own := (cpu - g.own).Seconds()
 		g.machineBuilds.Add(mine)
 		g.machineOwn.Add(own)
 		g.machineOther.Add(max(0, total-mine-own))
 		if m.ledger.Builds() > 0 && total > 0 {
-			g.coverage.Set(min(1, mine/total))
+			g.coverage.Set(min(1, float64(theirs)/1e9/total))
 			m.covered.busy.Add(now.Value - g.machine)
-			m.covered.mine.Add(builds - g.attributed)
+			m.covered.mine.Add(theirs)
 		}
 		m.covered.known.Store(true)
 	}
-	g.machine, g.attributed, g.own = now.Value, builds, cpu
+	g.machine, g.attributed, g.besides, g.own = now.Value, builds, beside, cpu
 }
 
 // info exports the series that joins a container's other metrics to its build.

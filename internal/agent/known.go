@@ -49,6 +49,9 @@ type known struct {
 	seen      int       // cgroups seen
 	asked     time.Time
 	gone      bool      // the engine has removed it
+	socket    bool      // an engine's socket is mounted into it
+	volumes   []string  // that are mounted into it
+	beside    beside    // whose it is, where it is no build's own
 	expires   time.Time // zero while something is expected of it
 }
 
@@ -78,6 +81,7 @@ func (k *known) appeared(m *meter, l *live, now time.Time) {
 
 // ended notes that the container's cgroup is gone.
 func (k *known) ended(m *meter, l *live, now time.Time) {
+	m.released(k, l, now)
 	if k.running == l {
 		k.running = nil
 		k.expires = now.Add(rememberFor)
@@ -144,7 +148,7 @@ func (m *meter) told(f *followed, e cimeter.ContainerEvent, now time.Time) {
 // tells enough, else after one inspection.
 func (m *meter) identify(k *known, now time.Time) {
 	_, mine := m.opts.Identify(&k.container)
-	if !mine && !m.opts.InspectAll {
+	if !mine && !m.opts.InspectAll && !m.holds(now) {
 		k.stand = others
 		k.segments = nil
 		return
@@ -207,7 +211,10 @@ func (m *meter) inspected(f *followed, id string, c cimeter.Container, err error
 // why an inspection told nothing.
 func (m *meter) settleIdentity(k *known, err error, now time.Time) {
 	identity, mine := m.opts.Identify(&k.container)
-	k.container.Env = nil // read, and not needed any more
+	if k.container.Mounts != nil {
+		k.socket, k.volumes = hasSocket(k.container.Mounts), volumes(k.container.Mounts)
+	}
+	k.container.Env, k.container.Mounts = nil, nil // read, and not needed any more
 	k.gone = k.gone || errors.Is(err, cimeter.ErrNotFound)
 	switch {
 	case mine:
@@ -216,10 +223,14 @@ func (m *meter) settleIdentity(k *known, err error, now time.Time) {
 		if !k.gone {
 			m.ledger.Known(identity.Build.Key, k.id)
 		}
+		if k.socket {
+			m.holding(k, now)
+		}
 	case err != nil && !errors.Is(err, cimeter.ErrNotFound):
 		k.stand = nothing // asked again
 	default:
 		k.stand, k.segments = others, nil
+		m.placeBeside(k, now)
 	}
 }
 
@@ -242,6 +253,7 @@ func (k *known) bind(m *meter, now time.Time) {
 			if errors.Is(err, cimeter.ErrConflict) {
 				k.stand = disputed
 				m.gauges.disputed.Add(1)
+				m.placeBeside(k, now)
 			} else {
 				m.gauges.droppedBuilds.Add(1)
 			}
@@ -257,6 +269,7 @@ func (k *known) bind(m *meter, now time.Time) {
 	if k.stand != ours || l == nil {
 		return
 	}
+	m.lookInto(l)
 	switch {
 	case l.command == "":
 	case l.inside:

@@ -4,13 +4,10 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/cgroup"
 	"github.com/cimeter/cimeter/internal/netns"
-	"github.com/cimeter/cimeter/internal/process"
 )
 
 const (
@@ -50,6 +47,11 @@ type live struct {
 	pidfd, pid int // pidfd is -1 while no process is watched
 	events     bool
 
+	within, walking bool   // looked into for what is nested in it; for what is there already
+	late, resumed   bool   // it had run when counting began; counting goes on from a checkpoint
+	nestedKills     uint64 // of processes in cgroups below it, on v1
+	besideTold      uint64 // CPU time that was counted as beside builds, nanoseconds
+
 	net     *netns.Handle
 	netDone bool // the network is attached, or known not to be metered
 
@@ -71,8 +73,15 @@ func (m *meter) appeared(path string, born bool) {
 	if old != nil && !old.closed {
 		return
 	}
-	id, _, ok := cgroup.Container(path)
-	if !ok {
+	id, outer, ok := cgroup.Container(path)
+	switch in := m.paths[outer]; {
+	case !ok:
+		m.pieceAppeared(path, nil)
+		return
+	case outer != path:
+		if in != nil {
+			m.pieceAppeared(path, in)
+		}
 		return
 	}
 	if len(m.lives) >= maxLives {
@@ -97,6 +106,10 @@ func (m *meter) appeared(path string, born bool) {
 	l.token = m.token
 	if l.segment = m.ledger.Resume(id, l.inode, now); l.segment == nil {
 		l.segment = m.ledger.Open(id, path, l.inode, now, born)
+		l.late = !born
+	} else {
+		l.resumed = true
+		l.nestedKills = l.segment.Last(cimeter.OOMKillsNested)
 	}
 	m.lives = append(m.lives, l)
 	m.paths[path] = l
@@ -139,7 +152,7 @@ func (m *meter) settle(now, until time.Time) time.Time {
 	}
 	clear(m.unsettled[len(open):])
 	m.unsettled = open
-	return until
+	return m.settlePieces(now, until)
 }
 
 // lookAt finds out what is still unknown of a container: files that the runtime
@@ -177,42 +190,6 @@ func (m *meter) lookAt(l *live, now time.Time) {
 	if settled && !l.limited {
 		l.limited = true
 		m.ledger.SetLimits(l.segment, l.group.Limits())
-	}
-}
-
-// arm watches a process of the container that is not ended; false: none is left.
-func (m *meter) arm(l *live, ended int) bool {
-	var buf [64]int
-	pids, err := l.group.Procs(buf[:0])
-	if err != nil {
-		return false
-	}
-	for _, pid := range pids {
-		if pid == ended || pid <= 0 {
-			continue
-		}
-		fd, err := process.OpenPidfd(pid)
-		if errors.Is(err, cimeter.ErrGone) {
-			continue
-		}
-		if err != nil {
-			return true // no descriptor to be had: the rounds look for its end
-		}
-		if err := m.watch.AddPidfd(fd, l.token); err != nil {
-			unix.Close(fd)
-			return true
-		}
-		l.pidfd, l.pid = fd, pid
-		return true
-	}
-	return false
-}
-
-func (m *meter) disarm(l *live) {
-	if l.pidfd >= 0 {
-		m.watch.RemovePidfd(l.pidfd)
-		unix.Close(l.pidfd)
-		l.pidfd = -1
 	}
 }
 
@@ -277,14 +254,6 @@ func (m *meter) readEnded() {
 	}
 }
 
-// onlyZombie reports whether the one process that the kernel lists is the one
-// whose end was told: older kernels list it until it is reaped.
-func (m *meter) onlyZombie(l *live) bool {
-	var buf [2]int
-	pids, err := l.group.Procs(buf[:0])
-	return err == nil && l.pidfd < 0 && len(pids) == 1 && pids[0] == l.pid
-}
-
 // readLast reads a container that has ended, or may have.
 func (m *meter) readLast(l *live, tier cgroup.Tier) error {
 	err := l.group.Read(&l.sample, tier)
@@ -333,10 +302,13 @@ func (m *meter) drop(l *live, end time.Time) {
 	if l.read.Before(end) {
 		m.ledger.SegmentGap(l.segment, cimeter.Gap{From: l.read, To: end, Reason: cimeter.GapMissedEnd})
 	}
+	m.endWithin(l, end)
 	m.ledger.Close(l.segment, end, cimeter.Opt[int]{})
+	k := m.know(l.id)
+	m.tellLive(k, l, end)
 	m.release(l)
 	delete(m.tokens, l.token)
-	m.know(l.id).ended(m, l, end)
+	k.ended(m, l, end)
 	if key := l.segment.BuildKey(); key != "" {
 		m.changed(key, time.Now())
 	}

@@ -29,9 +29,15 @@ type meter struct {
 	tokens map[uint64]*live
 	token  uint64
 	known  map[string]*known
-	due    map[string]time.Time // when each running build is checkpointed next
-	rounds int
-	gauges gauges
+	// Parts of builds, by path and by token; those of them that something is still
+	// to be found out about; and who had an engine's socket lately.
+	pieces          map[string]*piece
+	pieceTokens     map[uint64]*piece
+	unsettledPieces []*piece
+	held            []hold
+	due             map[string]time.Time // when each running build is checkpointed next
+	rounds          int
+	gauges          gauges
 	// unsettled are those of lives that something is still to be found out about.
 	unsettled []*live
 	// ended are those whose last process has just ended: their counters of CPU
@@ -49,7 +55,8 @@ func newMeter(a *Agent) *meter {
 		a.log.Warn("own memory is not told", "err", err)
 	}
 	return &meter{
-		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known), due: make(map[string]time.Time),
+		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known),
+		pieces: make(map[string]*piece), pieceTokens: make(map[uint64]*piece), due: make(map[string]time.Time),
 		gauges: newGauges(a.opts.Tally, self, a.opts.Machine),
 	}
 }
@@ -123,10 +130,14 @@ func (m *meter) happened(e watch.Event) {
 	case watch.Removed:
 		if l := m.paths[e.Path]; l != nil {
 			m.vanish(l, time.Now())
+		} else if p := m.pieces[e.Path]; p != nil {
+			m.pieceRemoved(p, time.Now())
 		}
 	case watch.Exited, watch.Changed:
 		if l := m.tokens[e.Token]; l != nil {
 			m.check(l, time.Now(), e.Kind == watch.Exited)
+		} else if p := m.pieceTokens[e.Token]; p != nil {
+			m.checkPiece(p, time.Now(), e.Kind == watch.Exited)
 		}
 	case watch.Overflow:
 		m.gauges.overflows.Add(1)
@@ -147,6 +158,11 @@ func (m *meter) rescan(now time.Time) {
 	for path, l := range m.paths {
 		if !seen[path] {
 			m.vanish(l, now)
+		}
+	}
+	for path, p := range m.pieces {
+		if !seen[path] {
+			m.pieceRemoved(p, now)
 		}
 	}
 }
@@ -177,6 +193,10 @@ func (m *meter) round(now time.Time) {
 		}
 	}
 	m.compact()
+	if m.rounds%m.opts.FullEvery == 0 {
+		m.readPieces(now)
+		m.tellBesides()
+	}
 	if _, missed := m.watch.Folders(); missed > 0 && m.rounds%rescanEvery == 0 {
 		m.rescan(now)
 	}
@@ -258,6 +278,8 @@ func (m *meter) end(now time.Time) {
 			m.sample(l, cgroup.Full)
 		}
 	}
+	m.releasePieces()
+	m.tellBesides()
 	m.ledger.Drain(now)
 	for _, key := range m.ledger.Keys() {
 		m.checkpoint(key, now)

@@ -36,6 +36,9 @@ type SegmentState struct {
 // Container returns the id of the segment's container.
 func (s *Segment) Container() string { return s.data.Container }
 
+// Last returns what counter c showed when it was read last, 0 before.
+func (s *Segment) Last(c cimeter.Counter) uint64 { return s.data.Baseline.Last[c] }
+
 // Bound reports whether the segment belongs to a build.
 func (s *Segment) Bound() bool { return s.build != nil }
 

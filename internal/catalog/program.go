@@ -39,6 +39,7 @@ const (
 	AgentSeriesFolded        = "cimeter_agent_series_folded_total"
 	AgentUncapturedCPU       = "cimeter_agent_uncaptured_cpu_seconds_total"
 	AgentCoverage            = "cimeter_agent_coverage_ratio"
+	AgentBesideCPU           = "cimeter_agent_beside_cpu_seconds_total"
 )
 
 // results are the values of the label result; the last one is for what nothing told.
@@ -176,6 +177,10 @@ func agentMetrics() []Metric {
 		{
 			Name: AgentCoverage, Kind: Gauge, Unit: "ratio",
 			Help: "Share of the machine's CPU time, while builds run, that was attributed to builds, 0 to 1.",
+		},
+		{
+			Name: AgentBesideCPU, Kind: Counter, Unit: "seconds", Labels: []string{"attribution"},
+			Help: "CPU time of containers and build steps that are no build's own, made while a build had an engine's socket, by what attributes them to that build: cgroup_parent, network, volume, client, sole_candidate; unattributed when several may have made them or it was over.",
 		},
 	}
 	for i := range m {

@@ -137,6 +137,9 @@ func (c *Client) fromInspect(r *container.InspectResponse) cimeter.Container {
 			}
 		}
 	}
+	for _, mt := range r.Mounts {
+		k.Mounts = append(k.Mounts, cimeter.Mount{Source: mt.Source, Volume: mt.Name})
+	}
 	if h := r.HostConfig; h != nil {
 		k.NetworkMode, k.CgroupParent = string(h.NetworkMode), h.CgroupParent
 	}
