@@ -2,17 +2,23 @@ package main
 
 import (
 	"context"
+	"maps"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
 	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/act"
+	"github.com/cimeter/cimeter/internal/ci/argo"
+	"github.com/cimeter/cimeter/internal/ci/buildkite"
 	"github.com/cimeter/cimeter/internal/ci/drone"
 	"github.com/cimeter/cimeter/internal/ci/gitea"
 	"github.com/cimeter/cimeter/internal/ci/github"
 	"github.com/cimeter/cimeter/internal/ci/gitlab"
+	"github.com/cimeter/cimeter/internal/ci/jenkins"
+	"github.com/cimeter/cimeter/internal/ci/prow"
 	"github.com/cimeter/cimeter/internal/ci/rules"
+	"github.com/cimeter/cimeter/internal/ci/tekton"
 	"github.com/cimeter/cimeter/internal/ci/woodpecker"
 	"github.com/cimeter/cimeter/internal/config"
 )
@@ -41,13 +47,34 @@ func newIdentifiers(conf config.Agent) (identifiers, error) {
 	if err != nil {
 		return identifiers{}, err
 	}
+	containers := ci.First(set.Identify, gitlab.Identify, drone.Identify, woodpecker.Identify,
+		gitea.Identify, github.Identify, act.Identify)
+	pods := ci.First(withPod(set.Identify), gitlab.Identify, drone.Identify, woodpecker.Identify,
+		github.Pods(nil), jenkins.Identify, buildkite.Identify, tekton.Identify, argo.Identify, prow.Identify)
 	return identifiers{
-		identify: ci.First(set.Identify, gitlab.Identify, drone.Identify, woodpecker.Identify,
-			gitea.Identify, github.Identify, act.Identify),
+		identify: func(c *cimeter.Container) (cimeter.Identity, bool) {
+			if c.Pod != nil {
+				return pods(c)
+			}
+			return containers(c)
+		},
 		variables: ci.Variables(conf.Variables, set.Variables(), gitlab.Variables(), drone.Variables(),
-			woodpecker.Variables(), gitea.Variables(), github.Variables(), act.Variables()),
+			woodpecker.Variables(), gitea.Variables(), github.Variables(), act.Variables(), buildkite.Variables(), prow.Variables()),
 		inspectAll: inspectAll,
 	}, nil
+}
+
+// withPod lets rules match labels and annotations of a container's pod as they do
+// the container's labels, which come before those of the same name.
+func withPod(identify ci.Identifier) ci.Identifier {
+	return func(c *cimeter.Container) (cimeter.Identity, bool) {
+		all := *c
+		all.Labels = make(map[string]string, len(c.Labels)+len(c.Pod.Labels)+len(c.Pod.Annotations))
+		maps.Copy(all.Labels, c.Pod.Annotations)
+		maps.Copy(all.Labels, c.Pod.Labels)
+		maps.Copy(all.Labels, c.Labels)
+		return identify(&all)
+	}
 }
 
 func patterns(m map[string]config.Pattern) map[string]string {
@@ -68,22 +95,45 @@ func pattern(p config.Pattern) string {
 // newStager returns what tells the stages of builds whose containers do not.
 func newStager(kind string) attrib.Stager {
 	if kind == gitlab.CI {
-		return &gitlabStager{}
+		return &gitlabBuild{}
 	}
 	return nil
 }
 
 // commandStage tells a stage by the command line of a process. While it is not
 // known whose a container is, it may be a GitLab Runner's.
-func commandStage(kind string, cmdline []byte) (stage string, inside, ok bool) {
-	if kind != gitlab.CI && kind != "" {
-		return "", false, false
+func commandStage(id *cimeter.Identity, cmdline []byte) agent.CommandTold {
+	if id.Inside {
+		return stageInPod(id, cmdline)
 	}
-	if stage, ok = gitlab.StageInside(cmdline); ok {
-		return stage, true, true
+	if kind := id.Build.CI; kind != gitlab.CI && kind != "" {
+		return agent.CommandTold{}
 	}
-	stage, ok = gitlab.StageOfCommand(cmdline)
-	return stage, false, ok
+	if stage, ok := gitlab.StageInside(cmdline); ok {
+		return agent.CommandTold{Stage: stage, Inside: true}
+	}
+	stage, _ := gitlab.StageOfCommand(cmdline)
+	return agent.CommandTold{Stage: stage}
+}
+
+// stageInPod is commandStage for a container that waits for its turn.
+func stageInPod(id *cimeter.Identity, cmdline []byte) agent.CommandTold {
+	own := true
+	switch id.Build.CI {
+	case gitlab.CI:
+		stage, own := gitlab.StageInPod(id, cmdline)
+		return agent.CommandTold{Stage: stage, Inside: true, Own: own}
+	case github.CI:
+		own = github.OwnProgram(cmdline)
+	case buildkite.CI:
+		own = buildkite.OwnProgram(cmdline)
+	case tekton.CI:
+		own = tekton.OwnProgram(cmdline)
+	}
+	if own {
+		return agent.CommandTold{Own: true}
+	}
+	return agent.CommandTold{Stage: id.Next, Inside: true}
 }
 
 // gitlabStager numbers segments as the ledger does for gitlab.Stages, which

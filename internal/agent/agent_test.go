@@ -451,9 +451,9 @@ func TestAgent_restart(t *testing.T) {
 func TestAgent_stagesInside(t *testing.T) {
 	e, s := newEngine(), newShelf()
 	o := options(e, s)
-	o.CommandStage = func(_ string, cmdline []byte) (string, bool, bool) {
-		stage, ok := gitlab.StageInside(cmdline)
-		return stage, true, ok
+	o.CommandStage = func(_ *cimeter.Identity, cmdline []byte) CommandTold {
+		stage, _ := gitlab.StageInside(cmdline)
+		return CommandTold{Stage: stage, Inside: true}
 	}
 	o.Identify = func(c *cimeter.Container) (cimeter.Identity, bool) {
 		id, ok := identify(c)

@@ -8,14 +8,65 @@ import (
 	"github.com/cimeter/cimeter/internal/cgroup"
 )
 
-// maxLooks bounds the looks at command lines that wait.
-const maxLooks = 256
+const (
+	// maxLooks bounds the looks at command lines that wait.
+	maxLooks = 256
+	// maxCommands bounds the processes of a container that one look is at.
+	maxCommands = 256
+	// commandLook is the delay between looks at command lines while the stage of a
+	// segment is open, or changed lately.
+	commandLook = 25 * time.Millisecond
+	// steadyLooks is after how many looks without a change the delay doubles.
+	steadyLooks = 20
+	// steadyDoubles is how often it does: to 0.8 s, after ten seconds.
+	steadyDoubles = 5
+	// freshLook is every how many looks command lines are read again though the
+	// processes are the same, once nothing has changed for 2*steadyLooks: one may have
+	// become another program.
+	freshLook = 4
+	// idleLooks is after how many looks that find nothing of a stage a container is
+	// taken to wait: a process that becomes another has no command line for a moment.
+	idleLooks = 2
+)
+
+// CommandTold is what the command line of a process tells. The zero value tells
+// that it is a process of the build, of no stage that it would know.
+type CommandTold struct {
+	Stage  string // that it is part of; "" is not told
+	Inside bool   // Stage is what its container is in now, which may go through several
+	Own    bool   // it is the runner's, and is there while the container waits
+}
 
 // look is a question for the stages that processes of a container run in.
 type look struct {
-	live *live
-	ci   string // "" while it is not known
-	pids []int
+	live     *live
+	identity cimeter.Identity // its zero value while it is not known
+	pids     []int
+}
+
+// turns is how the stages of a container are followed that goes through several.
+type turns struct {
+	stage  string // it was told to be in last
+	procs  uint64 // the processes at the last look
+	steady int    // looks since anything changed
+	idle   int    // looks since a stage was told
+}
+
+// pace is the time to the next look.
+func (t *turns) pace() time.Duration {
+	return commandLook << min(t.steady/steadyLooks, steadyDoubles)
+}
+
+// same reports whether the processes are those of the last look, whose answer
+// stands then.
+func (t *turns) same(pids []int) bool {
+	h := uint64(14695981039346656037) // FNV-1a, a process at a time
+	for _, pid := range pids {
+		h = (h ^ uint64(pid)) * 1099511628211
+	}
+	same := h == t.procs && t.idle != 1 && t.steady > 2*steadyLooks && t.steady%freshLook != 0
+	t.procs = h
+	return same
 }
 
 // readCommands has the command lines of a container looked at whose stage is
@@ -30,8 +81,14 @@ func (m *meter) readCommands(l *live) bool {
 	if err != nil || len(pids) == 0 {
 		return open
 	}
+	if l.inside {
+		l.turns.steady++
+		if l.turns.same(pids) {
+			return open
+		}
+	}
 	select {
-	case m.looks <- look{live: l, ci: k.identity.Build.CI, pids: pids}:
+	case m.looks <- look{live: l, identity: k.identity, pids: pids[:min(len(pids), maxCommands)]}:
 		l.looking = true
 	default: // the next look comes soon
 	}
@@ -50,45 +107,79 @@ func (a *Agent) lookAtCommands(ctx context.Context) {
 			return
 		case l = <-a.looks:
 		}
-		stage, inside, found := "", false, false
+		told, foreign := CommandTold{}, false
 		for _, pid := range l.pids {
 			b, err := a.procs.AppendCmdline(line[:0], pid)
 			if err != nil {
 				continue
 			}
-			stage, inside, found = a.opts.CommandStage(l.ci, b)
+			told = a.opts.CommandStage(&l.identity, b)
 			clear(b) // it may hold a token
-			if found {
+			if told.Stage != "" {
 				break
 			}
+			foreign = foreign || !told.Own
 		}
-		a.meter.post(func() { a.meter.looked(l.live, stage, inside, found) })
+		if told.Stage == "" && l.identity.Inside && foreign && l.identity.Next != "" {
+			told = CommandTold{Stage: l.identity.Next, Inside: true}
+		}
+		a.meter.post(func() { a.meter.looked(l.live, told) })
 	}
 }
 
 // looked takes what the command lines of a container told.
-func (m *meter) looked(l *live, stage string, inside, found bool) {
+func (m *meter) looked(l *live, told CommandTold) {
 	l.looking = false
-	if !found || l.closed || !l.exited.IsZero() {
+	if l.closed || !l.exited.IsZero() {
 		return
 	}
+	if told.Stage == "" {
+		if l.turns.idle++; l.turns.idle == idleLooks && l.segment.Bound() && m.know(l.id).identity.Inside {
+			m.enter(l, cimeter.StageWaiting)
+		}
+		return
+	}
+	l.turns.idle = 0
 	switch {
 	case !l.segment.Bound():
-		l.command, l.inside = stage, inside
-	case inside:
+		l.command, l.inside = told.Stage, told.Inside
+	case told.Inside:
 		l.inside = true
-		m.enter(l, stage)
+		m.enter(l, told.Stage)
 	default:
-		m.ledger.Command(l.segment, time.Now(), stage)
+		m.ledger.Command(l.segment, time.Now(), told.Stage)
 	}
 }
 
 // enter reads a container's counters where one of its stages ends and the next
-// begins.
+// begins. What is the end of a stage in one container is often the beginning of
+// another in the next: all of the build are looked at often again.
 func (m *meter) enter(l *live, stage string) {
+	if l.turns.stage == stage {
+		return
+	}
 	m.sample(l, cgroup.Full)
 	if l.closed {
 		return // it ended meanwhile
 	}
+	l.turns.stage = stage
 	m.ledger.Enter(l.segment, time.Now(), stage, cimeter.BoundaryCommand, &l.sample)
+	key, now := l.segment.BuildKey(), time.Now()
+	for _, o := range m.lives {
+		if o.inside && !o.closed && o.segment.BuildKey() == key {
+			o.turns.steady = 0
+			if soon := now.Add(commandLook); !o.look.IsZero() && o.look.After(soon) {
+				o.look = soon
+			}
+		}
+	}
+}
+
+// follow begins to follow the stages of a container whose identity says that it has
+// several.
+func (m *meter) follow(l *live, id *cimeter.Identity) {
+	if id.Inside && !l.inside {
+		l.inside = true
+		l.turns = turns{stage: id.Stage}
+	}
 }

@@ -46,9 +46,9 @@ type Options struct {
 	InspectAll bool
 	Stager     func(ci string) attrib.Stager
 	// CommandStage tells the stage that a process is part of by its command
-	// line, which is compared and not kept. inside: it names the stage that its
-	// container is in now, which may go through several.
-	CommandStage func(ci string, cmdline []byte) (stage string, inside, ok bool)
+	// line, which is compared and not kept. The identity's zero value: it is not known
+	// whose the container is.
+	CommandStage func(id *cimeter.Identity, cmdline []byte) CommandTold
 	// JobLists are the live lists of jobs of the runners on this machine.
 	JobLists []JobList
 

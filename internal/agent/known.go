@@ -85,6 +85,7 @@ func (k *known) ended(m *meter, l *live, now time.Time) {
 	if k.running == l {
 		k.running = nil
 		k.expires = now.Add(rememberFor)
+		m.askLast(k, now)
 	}
 	if m.opts.ContainerInfo {
 		m.opts.Tally.RemoveInfo(catalog.ContainerInfo, k.id)
@@ -217,6 +218,8 @@ func (m *meter) settleIdentity(k *known, err error, now time.Time) {
 	k.container.Env, k.container.Mounts = nil, nil // read, and not needed any more
 	k.gone = k.gone || errors.Is(err, cimeter.ErrNotFound)
 	switch {
+	case mine && identity.Later:
+		k.stand, k.identity = nothing, identity // asked again
 	case mine:
 		k.stand, k.identity = ours, identity
 		k.bind(m, now)
@@ -270,6 +273,7 @@ func (k *known) bind(m *meter, now time.Time) {
 		return
 	}
 	m.lookInto(l)
+	m.follow(l, &k.identity)
 	switch {
 	case l.command == "":
 	case l.inside:
@@ -278,7 +282,7 @@ func (k *known) bind(m *meter, now time.Time) {
 		m.ledger.Command(l.segment, now, l.command)
 	}
 	l.command = ""
-	if l.look.IsZero() && l.segment.Undecided() {
+	if l.look.IsZero() && (l.segment.Undecided() || l.inside) {
 		l.look = now
 		m.unsettled = append(m.unsettled, l)
 	}
@@ -297,7 +301,7 @@ func (m *meter) forget(now time.Time) {
 		case !k.expires.IsZero() && now.After(k.expires):
 			delete(m.known, id)
 		case k.stand == nothing && k.running != nil && len(m.engines) > 0 &&
-			now.Sub(k.running.born) > askAfter && now.Sub(k.asked) > 10*askAfter:
+			now.Sub(k.running.born) > askAfter && now.Sub(k.asked) > k.patience():
 			m.ask(k, now)
 		}
 	}

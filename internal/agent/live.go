@@ -16,9 +16,6 @@ const (
 	firstLook = time.Millisecond
 	// lastLook is the longest delay between two looks.
 	lastLook = 256 * time.Millisecond
-	// commandLook is the delay between looks at command lines while the stage
-	// of a segment is open.
-	commandLook = 25 * time.Millisecond
 	// settleFor is how long after its birth a container is looked at for what
 	// is still unknown: its network, its stage.
 	settleFor = 10 * time.Second
@@ -60,6 +57,7 @@ type live struct {
 	inside  bool      // its processes tell the stage it is in, which may change
 	looking bool      // its command lines are being looked at
 	command string    // stage told by a command line, until the ledger has it
+	turns   turns     // where inside is set
 	limited bool      // limits were read with the process in place
 	full    bool      // all files were read once
 	exited  time.Time // when nobody was left in it; zero before
@@ -176,7 +174,7 @@ func (m *meter) lookAt(l *live, now time.Time) {
 	settled := l.pidfd >= 0 && l.netDone && missing == 0 && !undecided
 	switch {
 	case l.inside && l.pidfd >= 0:
-		l.look = now.Add(commandLook)
+		l.look = now.Add(l.turns.pace())
 	case settled || age > settleFor:
 		if !l.netDone { // it never came to have a network
 			l.netDone = true

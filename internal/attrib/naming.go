@@ -68,8 +68,9 @@ func (l *Ledger) SetNotMetered(s *Segment, member, reason string) {
 
 // Enter notes that the segment is in the given stage from t on: evidence from
 // inside it, for a container that goes through several stages. A segment whose
-// stage was open gets that name; one that was in another stage is split. The
-// caller has just advanced it by sample, read at the boundary.
+// stage was open gets that name; one that was in another stage is split. In
+// cimeter.StageWaiting it is in none: that has one attempt, and its time is not the
+// build's. The caller has just advanced it by sample, read at the boundary.
 func (l *Ledger) Enter(s *Segment, t time.Time, stage string, source cimeter.Boundary, sample *cimeter.Sample) {
 	b := s.build
 	if b == nil || s.part.Decided && s.part.Name == stage {
@@ -86,9 +87,13 @@ func (l *Ledger) Enter(s *Segment, t time.Time, stage string, source cimeter.Bou
 	old.end(t)
 	peak, _ := sample.Gauge(cimeter.MemoryPeak)
 	s.part = &part{PartState: PartState{
-		Segment: old.Segment, Role: old.Role, Alongside: old.Alongside, Split: true,
+		Segment: old.Segment, Role: old.Role, Alongside: stage == cimeter.StageWaiting, Split: true,
 		Started: t, Ticked: t, Limits: old.Limits, NotMetered: old.NotMetered, PeakBase: peak,
 	}}
 	l.attach(b, s)
-	l.decide(b, s.part, StageName{Name: stage, Attempt: b.attempt(stage, t), Source: source})
+	attempt := 1
+	if stage != cimeter.StageWaiting {
+		attempt = b.attempt(stage, t)
+	}
+	l.decide(b, s.part, StageName{Name: stage, Attempt: attempt, Source: source})
 }

@@ -1,0 +1,19 @@
+package agent
+
+import "time"
+
+// patience is how long after one inspection of a container of unknown identity the
+// next is: soon where its runner waits for a build.
+func (k *known) patience() time.Duration {
+	if k.identity.Later {
+		return askAfter
+	}
+	return 10 * askAfter
+}
+
+// askLast asks once more whose a container was that ended before that was known.
+func (m *meter) askLast(k *known, now time.Time) {
+	if k.stand == nothing && k.identity.Later && len(m.engines) > 0 {
+		m.ask(k, now)
+	}
+}

@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/testdocker"
+)
+
+// A container that waits for its turn is in its stage while a process of the build's
+// is in it, and waits before and after. It is not known whose it is before its
+// runner has got a build.
+func TestAgent_waitsItsTurn(t *testing.T) {
+	e, s := newEngine(), newShelf()
+	o := options(e, s)
+	var got atomic.Bool // the runner has a build
+	o.Identify = func(c *cimeter.Container) (cimeter.Identity, bool) {
+		id, ok := identify(c)
+		id.Stage, id.Alongside, id.Inside, id.Next, id.Later = cimeter.StageWaiting, true, true, "turn", !got.Load()
+		return id, ok
+	}
+	o.CommandStage = func(id *cimeter.Identity, cmdline []byte) CommandTold {
+		return CommandTold{Own: !bytes.Contains(cmdline, []byte("work"))}
+	}
+	a, _ := start(t, o)
+	b := newBox(t, "pod", 200*time.Millisecond)
+	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
+	stage := func() string {
+		n := make(chan string)
+		a.meter.post(func() {
+			now := ""
+			for _, l := range a.meter.lives {
+				if l.id == b.ID && l.segment.Bound() {
+					now = l.turns.stage
+				}
+			}
+			n <- now
+		})
+		return <-n
+	}
+	within(t, "it is asked whose the container is", func() bool {
+		n := make(chan bool)
+		a.meter.post(func() { k := a.meter.know(b.ID); n <- k.identity.Later && k.stand == nothing })
+		return <-n
+	})
+	if r := a.running(); r != 0 {
+		t.Errorf("%d builds run: the container's is not known yet", r)
+	}
+	got.Store(true)
+	within(t, "it waits", func() bool { return stage() == cimeter.StageWaiting })
+
+	var used strings.Builder
+	turn := exec.Command("/proc/self/exe", "work")
+	turn.Env = append(os.Environ(), workEnv+"=300ms")
+	turn.Stdout = &used
+	in, err := turn.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := turn.Start(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := testdocker.CgroupProcs(b.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if err := os.WriteFile(f, fmt.Append(nil, turn.Process.Pid), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, "its turn has come", func() bool { return stage() == "turn" })
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := turn.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "it waits again", func() bool { return stage() == cimeter.StageWaiting })
+	b.finish(t, func() { seen(t, a) })
+	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
+	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
+
+	r := s.await(t, "test/build")
+	if len(r.Stages) != 2 || r.Stages[0].Name != "turn" || r.Stages[0].Alongside || r.Stages[0].Boundary != cimeter.BoundaryCommand ||
+		r.Stages[1].Name != cimeter.StageWaiting || !r.Stages[1].Alongside || r.Stages[1].Attempt != 1 {
+		t.Fatalf("stages %+v", r.Stages)
+	}
+	want, err := time.ParseDuration(strings.TrimSpace(used.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkCPU(t, "turn", r.Stages[0].Usage.CPUSeconds.Total, want)
+}
+
+// running is the number of builds that run.
+func (a *Agent) running() int {
+	n := make(chan int)
+	a.meter.post(func() { n <- a.ledger.Builds() })
+	return <-n
+}
+
+// What stays as it is is looked at less often, up to a bound, and what changes again
+// at once.
+func TestTurns(t *testing.T) {
+	var tr turns
+	if d := tr.pace(); d != commandLook {
+		t.Errorf("%v at first, want %v", d, commandLook)
+	}
+	before := time.Duration(0)
+	for range 1000 {
+		tr.steady++
+		if d := tr.pace(); d < before || d > commandLook<<steadyDoubles {
+			t.Fatalf("%v after %v", d, before)
+		}
+		before = tr.pace()
+	}
+	if before != commandLook<<steadyDoubles {
+		t.Errorf("%v in the end, want %v", before, commandLook<<steadyDoubles)
+	}
+	tr = turns{steady: 10 * steadyLooks}
+	if tr.same([]int{1, 2}) {
+		t.Error("processes that were never seen are the same")
+	}
+	looks := 0
+	for range 8 * freshLook {
+		tr.steady++
+		if !tr.same([]int{1, 2}) {
+			looks++
+		}
+	}
+	if looks != 8 {
+		t.Errorf("the same processes are looked at %d times in %d, want 8", looks, 8*freshLook)
+	}
+	if tr.same([]int{1, 3}) || tr.same([]int{3, 1}) || tr.same([]int{3}) {
+		t.Error("other processes are the same")
+	}
+}
