@@ -34,6 +34,7 @@ type Boundary string
 // The sources of stage boundaries.
 const (
 	BoundaryContainer Boundary = "container" // the container's own labels and life
+	BoundaryProcess   Boundary = "process"   // the life and the variables of a process that the runner itself started
 	BoundaryJobList   Boundary = "job_list"  // the runner's live list of jobs
 	BoundaryCommand   Boundary = "command"   // command lines or script paths of its processes
 	BoundaryTrace     Boundary = "trace"     // sections of the job's log
@@ -66,6 +67,9 @@ const (
 	GapMissedEnd     = "missed_end"     // the last reading came before the last process was gone
 	GapLongInterval  = "long_interval"  // suspended machine, starved agent: rates are not taken over it
 	GapMissedSegment = "missed_segment" // the runtime told of a container whose counters were never read
+	// GapProcessesScanned: its processes were found by looking once in an
+	// interval. What one used that lived between two looks is known only from its parent.
+	GapProcessesScanned = "processes_scanned"
 )
 
 // Verdict is a finding about a build with its evidence.

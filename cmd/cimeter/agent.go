@@ -120,7 +120,7 @@ func openMetering(conf config.Config, counts *tally.Table, out *exports, open fu
 		Grace: conf.Agent.Grace, Quiet: conf.Agent.Quiet,
 		CgroupRoot: conf.Agent.CgroupRoot, ProcRoot: conf.Agent.ProcRoot, SysRoot: conf.Agent.SysRoot,
 		WakeBlockIO: conf.Agent.WakeBlockIO, ContainerInfo: conf.Agent.ContainerInfo, NoTrace: !conf.Agent.Trace,
-		Engines: m.engines.list, Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,
+		Engines: m.engines.list, Processes: newProcesses(conf.Agent), Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,
 		CommandStage: commandStage, JobLists: newJobLists(conf.Agent.GitLabRunners),
 		Tally: counts, Records: m.sending.before(out.after(m.records)),
 	}, log)

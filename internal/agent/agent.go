@@ -32,6 +32,7 @@ type Agent struct {
 	writer *writer
 
 	engines []*followed
+	shells  *shells // nil: processes are not looked at
 	looks   chan look
 	jobs    chan struct{}
 	refresh chan struct{}
@@ -86,6 +87,15 @@ func New(o Options, log *slog.Logger) (*Agent, error) {
 		a.engines = append(a.engines, newFollowed(a, e))
 	}
 	a.meter = newMeter(a)
+	if o.Processes != nil {
+		if a.shells, err = newShells(a, o.Processes); err != nil {
+			a.meter.gauges.self.Close()
+			nets.Close()
+			w.Close()
+			host.Close()
+			return nil, err
+		}
+	}
 	return a, nil
 }
 
@@ -155,6 +165,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		others.Go(func() { f.inspectAll(run) })
 	}
 	others.Go(func() { a.refreshNetworks(run) })
+	if a.shells != nil {
+		others.Go(func() { a.shells.run(run) })
+	}
 	if a.opts.CommandStage != nil {
 		others.Go(func() { a.lookAtCommands(run) })
 	}

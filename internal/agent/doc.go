@@ -2,8 +2,9 @@
 //
 // It owns the goroutines of metering and their schedule: the meter, which alone
 // touches counters and the ledger and never waits for anything but the kernel's
-// own events; a follower and an inspector for each container engine; the poller of
-// the runners' job lists; and the writer of records and checkpoints. Their
+// own events; a follower and an inspector for each container engine; the follower
+// of processes outside of containers; the poller of the runners' job lists; and the
+// writer of records and checkpoints. Their
 // number is fixed. Retry, back-off, bounds and logging live here; adapters make
 // one try each.
 //
@@ -49,6 +50,8 @@ type Options struct {
 	// line, which is compared and not kept. The identity's zero value: it is not known
 	// whose the container is.
 	CommandStage func(id *cimeter.Identity, cmdline []byte) CommandTold
+	// Processes say how builds are found that run in no container; nil: not at all.
+	Processes *Processes
 	// JobLists are the live lists of jobs of the runners on this machine.
 	JobLists []JobList
 

@@ -89,6 +89,14 @@ func (m *meter) undecided() map[*attrib.Segment]bool {
 			open[l.segment] = true
 		}
 	}
+	m.eachShell(func(sh *shell) {
+		if sh.segment.Undecided() {
+			if open == nil {
+				open = make(map[*attrib.Segment]bool)
+			}
+			open[sh.segment] = true
+		}
+	})
 	return open
 }
 
@@ -107,4 +115,9 @@ func (m *meter) listedJobs(before map[*attrib.Segment]bool, jobs []Job, now time
 			m.ledger.JobList(l.segment, now, stage)
 		}
 	}
+	m.eachShell(func(sh *shell) {
+		if stage := stages[sh.segment.BuildKey()]; stage != "" && before[sh.segment] {
+			m.ledger.JobList(sh.segment, now, stage)
+		}
+	})
 }

@@ -94,6 +94,10 @@ func (m *meter) begin(now time.Time) {
 	if err := m.watch.Scan(func(e watch.Event) { m.appeared(e.Path, false) }); err != nil {
 		m.log.Error("cgroups not scanned", "err", err)
 	}
+	if m.shells != nil {
+		m.shells.begin(now)
+		m.takeShells(now)
+	}
 	m.ledger.Abandon(now)
 	m.log.Info("metering", "cgroups", m.host.Layout(), "containers", len(m.lives), "builds", m.ledger.Builds())
 	m.covered.startedUnix.Store(now.UnixNano())
@@ -200,6 +204,7 @@ func (m *meter) round(now time.Time) {
 	if _, missed := m.watch.Folders(); missed > 0 && m.rounds%rescanEvery == 0 {
 		m.rescan(now)
 	}
+	m.takeShells(now)
 	machine := m.machineCPU()
 	m.ledger.Tick(now, machine)
 	for _, r := range m.ledger.Finish(now) {
@@ -280,6 +285,7 @@ func (m *meter) end(now time.Time) {
 	}
 	m.releasePieces()
 	m.tellBesides()
+	m.takeShells(now)
 	m.ledger.Drain(now)
 	for _, key := range m.ledger.Keys() {
 		m.checkpoint(key, now)

@@ -131,7 +131,7 @@ var layers = map[string]row{
 	"internal/agent": {layer: role, theirs: sys, whyTheir: "closes pidfds",
 		ours: []string{
 			"internal/attrib", "internal/catalog", "internal/cgroup", "internal/ci", "internal/docker", "internal/machine", "internal/netns",
-			"internal/process", "internal/tally", "internal/watch",
+			"internal/process", "internal/procevents", "internal/tally", "internal/watch",
 		}},
 	"internal/export": {layer: role, ours: []string{"internal/catalog", "internal/series", "internal/tally"}},
 	"internal/notes":  {layer: role, ours: []string{"internal/filter", "internal/queue", "internal/store", "internal/summary"}},

@@ -209,7 +209,7 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 		if id.Role != cimeter.RoleCache && id.Role != cimeter.RoleWait && id.Stage != cimeter.StageWaiting {
 			attempt = b.attempt(id.Stage, p.Started)
 		}
-		l.decide(b, p, StageName{Name: id.Stage, Attempt: attempt, Source: cimeter.BoundaryContainer})
+		l.decide(b, p, StageName{Name: id.Stage, Attempt: attempt, Source: p.boundary()})
 		return
 	}
 	p.Staged = true

@@ -23,7 +23,7 @@ func (l *Ledger) resolve(b *build, t time.Time) {
 		if p.Decided || p.Split {
 			continue
 		}
-		n := StageName{Name: "job", Attempt: 1, Source: cimeter.BoundaryContainer, Final: true}
+		n := StageName{Name: "job", Attempt: 1, Source: p.boundary(), Final: true}
 		if b.stager != nil {
 			n = b.stager.Stage(p.Segment)
 		} else {

@@ -91,7 +91,7 @@ func Lookup(name string) (Metric, bool) {
 
 // Metrics returns all metrics, sorted by name.
 func Metrics() []Metric {
-	all := slices.Concat(stageMetrics(), buildMetrics(), machineMetrics(), agentMetrics(), pushMetrics(), serverMetrics(), discoveryMetrics(), outputMetrics(), queueMetrics(), sourceMetrics())
+	all := slices.Concat(stageMetrics(), buildMetrics(), machineMetrics(), agentMetrics(), processMetrics(), pushMetrics(), serverMetrics(), discoveryMetrics(), outputMetrics(), queueMetrics(), sourceMetrics())
 	slices.SortFunc(all, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	for i := range all {
 		all[i].Labels = append(all[i].Scope.Labels(), all[i].Labels...)

@@ -52,6 +52,7 @@ type Agent struct {
 	Docker        Docker        `yaml:"docker" doc:"The Docker Engine that CI runners use."`
 	CRI           []string      `yaml:"cri" check:"socket" max:"8" doc:"Sockets of the Kubernetes runtimes (containerd, CRI-O) to follow, such as unix:///run/containerd/containerd.sock."`
 	Podman        []string      `yaml:"podman" check:"docker" max:"32" doc:"Addresses of the API services of Podman to follow, such as unix:///run/podman/podman.sock."`
+	Processes     string        `yaml:"processes" oneof:"auto events scan off" doc:"How builds are found that run in no container: by the kernel's process events (events; agent does not start without the right to them), by looking at all processes once in an interval (scan), by events where they may be had and looking otherwise (auto), or not at all (off). See docs/shell-builds.md."`
 	CgroupRoot    string        `yaml:"cgroup_root" check:"path" doc:"Mount point of the cgroup file systems; /host/sys/fs/cgroup in a container."`
 	ProcRoot      string        `yaml:"proc_root" check:"path" doc:"Mount point of procfs of the host."`
 	SysRoot       string        `yaml:"sys_root" check:"path" doc:"Mount point of sysfs of the host."`
@@ -141,6 +142,7 @@ func Default() Config {
 			Grace:       10 * time.Second,
 			Quiet:       10 * time.Minute,
 			Docker:      Docker{Enabled: true},
+			Processes:   "auto",
 			CgroupRoot:  "/sys/fs/cgroup",
 			ProcRoot:    "/proc",
 			SysRoot:     "/sys",

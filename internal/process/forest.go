@@ -1,0 +1,362 @@
+package process
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxProcesses bounds the processes that a Forest follows: the default
+	// kernel.pid_max of a small machine.
+	maxProcesses = 32 << 10
+	// maxOpen bounds the descriptors that are kept: beyond it a process's file
+	// is opened for each reading.
+	maxOpen = 8 << 10
+	// maxLooks is how many processes of a family are looked at for what it is:
+	// a login shell may start dozens of programs before a build's own.
+	maxLooks = 256
+	// againAfter is the shortest time between two readings of a parent whose
+	// child was gone before it could be read.
+	againAfter = 5 * time.Millisecond
+	// bornWithin is how far the time of a birth may lie from that of its event:
+	// the kernel tells the former in ticks. A number is not used again so soon.
+	bornWithin = 3 * tick
+	// idleRounds is after how many rounds an idle process is read all the same:
+	// its memory may have been taken from it.
+	idleRounds = 10
+	// ioRounds is every how many rounds a busy process's account of IO is read.
+	ioRounds = 5
+)
+
+// ForestOptions say what a Forest follows. All functions must be set; they are
+// called by the Forest's own methods.
+type ForestOptions struct {
+	// Runner reports whether a program of this name (at most 15 bytes, as in
+	// /proc/PID/comm) is a CI runner.
+	Runner func(comm []byte) bool
+	// Foreign reports whether a process with this /proc/PID/cgroup is in a
+	// container: it is the container's then.
+	Foreign func(cgroup []byte) bool
+	// Born is told of each family.
+	Born func(*Family)
+	// Look is asked to find out what a family is, by one of its processes.
+	Look func(f *Family, pid int)
+	// Orphan is told of a process that has no parent of its own and is of no
+	// family; it returns the family that it is to join, or nil.
+	Orphan func(pid int) *Family
+	// Ended is told when nobody of a family is left. Its totals are final.
+	Ended func(*Family)
+}
+
+// Forest follows the processes of many builds at once: the families of
+// processes that CI runners start. What happens is told by events ([Forest.Fork],
+// [Forest.Exec], [Forest.Exit]) or found by looking ([Forest.Scan]).
+//
+// A process's own CPU time is its clock's (clock_getcpuclockid(3)), in
+// nanoseconds. What its dead children used is the larger of two lower bounds:
+// what those had used when they were read for the last time, which with events is
+// at their end if their parent has not waited yet; and what the parent itself has
+// got by waiting, in steps of 10 ms.
+type Forest struct {
+	fs   *FS
+	proc int // descriptor of the proc file system
+	opts ForestOptions
+
+	nodes    map[int]*treeNode
+	free     []*treeNode
+	families map[*Family]struct{}
+	runners  int
+	open     int
+	foreign  map[int]struct{} // processes in containers: their children are, too
+	seen     map[int]sight    // all processes of the machine, at the last scan
+	fresh    []newcomer       // scratch of a scan
+	scans    uint32
+	rounds   int
+	missed   uint64
+	stats    ForestStats
+	buf      []byte
+}
+
+// ForestStats count what a Forest did, since it was made.
+type ForestStats struct {
+	Processes uint64 // that were followed
+	Read      uint64 // that were read at their end
+	Gone      uint64 // that their parent had waited for before: its account has them
+	Dropped   uint64 // that were not followed because there were too many
+}
+
+// NewForest returns an empty forest. Close it.
+func (fs *FS) NewForest(o ForestOptions) (*Forest, error) {
+	fd, err := retry(func() (int, error) { return unix.Open(fs.proc, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, kind(err)
+	}
+	return &Forest{
+		fs: fs, proc: fd, opts: o, buf: make([]byte, 32<<10),
+		nodes: make(map[int]*treeNode), families: make(map[*Family]struct{}),
+		foreign: make(map[int]struct{}), seen: make(map[int]sight),
+	}, nil
+}
+
+// Close gives all descriptors back.
+func (f *Forest) Close() {
+	for _, n := range f.nodes {
+		f.shut(n)
+	}
+	unix.Close(f.proc)
+}
+
+// Lives reports whether process pid is followed and lives.
+func (f *Forest) Lives(pid int) bool { return f.nodes[pid] != nil }
+
+// Runners returns how many runners live.
+func (f *Forest) Runners() int { return f.runners }
+
+// Processes returns how many processes are followed, runners included.
+func (f *Forest) Processes() int { return len(f.nodes) }
+
+// Stats returns what it has counted.
+func (f *Forest) Stats() ForestStats { return f.stats }
+
+// Missed returns the nanoseconds of CPU time that runners got by waiting for
+// their children and that no family showed. It never falls.
+func (f *Forest) Missed() uint64 { return f.missed }
+
+// Fork notes that parent made pid, at a time of the kernel's monotonic clock.
+func (f *Forest) Fork(parent, pid int, at time.Duration) {
+	if old := f.nodes[pid]; old != nil {
+		if old.born > at-bornWithin {
+			return // a scan has found it before its event was read
+		}
+		f.settle(old, f.parentOf(old, 0), 0) // its end was not told
+	}
+	p := f.nodes[parent]
+	if p == nil {
+		if _, ok := f.foreign[parent]; ok && len(f.foreign) < maxProcesses {
+			f.foreign[pid] = struct{}{}
+		}
+		return
+	}
+	f.add(p, pid, at)
+}
+
+// add makes pid a process of its parent's family, or the first of a new one.
+func (f *Forest) add(p *treeNode, pid int, at time.Duration) *treeNode {
+	if len(f.nodes) >= maxProcesses {
+		f.stats.Dropped++
+		return nil
+	}
+	n := f.node(pid)
+	n.parent, n.born = p.pid, at
+	p.kids = true
+	if !p.runner {
+		n.contained = p.contained
+		f.join(n, p.family)
+		return n
+	}
+	family := &Family{Root: pid, Runner: p.pid, Started: at, parent: p, looks: maxLooks}
+	f.families[family] = struct{}{}
+	f.join(n, family)
+	f.opts.Born(family)
+	return n
+}
+
+func (f *Forest) join(n *treeNode, family *Family) {
+	n.family = family
+	family.living++
+	f.stats.Processes++
+}
+
+// Adopt returns a new family without a runner, whose first process is pid: for
+// ForestOptions.Orphan to return.
+func (f *Forest) Adopt(pid int) *Family {
+	family := &Family{Root: pid, looks: maxLooks}
+	f.families[family] = struct{}{}
+	return family
+}
+
+// Exec notes that pid runs another program now.
+func (f *Forest) Exec(pid int, at time.Duration) {
+	n := f.nodes[pid]
+	if n == nil {
+		if _, ok := f.foreign[pid]; !ok {
+			f.meet(pid)
+		}
+		return
+	}
+	if n.runner {
+		return
+	}
+	family := n.family
+	if family.looks > 0 {
+		family.looks--
+		f.opts.Look(family, pid)
+	}
+	if !family.containers {
+		comm, err := f.file(pid, "comm")
+		family.containers = err == nil && makesContainers(comm)
+	}
+	if family.containers {
+		f.place(n)
+	}
+}
+
+// makesContainers reports whether a program puts its descendants in containers.
+func makesContainers(comm []byte) bool {
+	switch string(trim(comm)) {
+	case "podman", "conmon", "buildah", "runc", "crun", "youki", "nerdctl":
+		return true
+	}
+	return false
+}
+
+// place notes whether a process is in a container by now.
+func (f *Forest) place(n *treeNode) {
+	if b, err := f.file(n.pid, "cgroup"); err == nil && f.opts.Foreign(b) {
+		n.contained = true
+	}
+}
+
+// meet finds out whether a process that nothing is known of is a runner.
+func (f *Forest) meet(pid int) {
+	comm, err := f.file(pid, "comm")
+	if err != nil {
+		return
+	}
+	runner := f.opts.Runner(trim(comm))
+	b, err := f.file(pid, "cgroup")
+	switch {
+	case err != nil:
+	case f.opts.Foreign(b):
+		if len(f.foreign) < maxProcesses {
+			f.foreign[pid] = struct{}{}
+		}
+	case runner:
+		f.runner(pid)
+	}
+}
+
+// runner notes that pid is a runner.
+func (f *Forest) runner(pid int) {
+	if len(f.nodes) >= maxProcesses {
+		f.stats.Dropped++
+		return
+	}
+	n := f.node(pid)
+	n.runner = true
+	f.runners++
+	if f.read(n) == nil {
+		n.base = n.waited // what it waited for before is nobody's
+	}
+}
+
+// Exit notes that pid has ended, at a time of the kernel's monotonic clock, with
+// a status as wait(2) gives it. parent is who will wait for it, 0 when not known.
+// With at 0 it is only known to have ended by now.
+func (f *Forest) Exit(pid, parent, code int, at time.Duration) {
+	n := f.nodes[pid]
+	if n == nil {
+		delete(f.foreign, pid)
+		return
+	}
+	waits := f.parentOf(n, parent)
+	readable := f.clock(n)
+	if readable && (n.kids || n.threads > 1 || waits == nil) {
+		if f.read(n) == nil && n.threads > 1 {
+			n.headless = true // its first thread ended before the others
+			return
+		}
+	}
+	if readable {
+		f.stats.Read++
+		if waits == nil {
+			f.readIO(n)
+		}
+	} else {
+		f.stats.Gone++
+		f.again(waits)
+	}
+	if !n.runner && n.family.Root == pid && at != 0 {
+		n.family.Code, n.family.Coded = code, true
+	}
+	f.settle(n, waits, at)
+}
+
+// parentOf returns the process of n's family that waits for it, nil if none does.
+func (f *Forest) parentOf(n *treeNode, parent int) *treeNode {
+	if parent == 0 {
+		parent = n.parent
+	}
+	if p := f.nodes[parent]; p != nil && p != n && p.family == n.family && !p.runner {
+		return p
+	}
+	return nil
+}
+
+// again reads a parent that waited for a child before that could be read.
+func (f *Forest) again(p *treeNode) {
+	if p == nil || now()-p.readAt < againAfter {
+		return
+	}
+	f.clock(p)
+	_ = f.read(p) // gone as well: its own end tells
+}
+
+// settle books a process that has ended and lets it go.
+func (f *Forest) settle(n, waits *treeNode, at time.Duration) {
+	delete(f.nodes, n.pid)
+	f.shut(n)
+	if n.runner {
+		f.runners--
+		f.recycle(n)
+		return
+	}
+	family, v := n.family, n.own+n.children()
+	switch {
+	case waits != nil:
+		waits.ended(v, at)
+		if n.contained && !waits.contained {
+			family.outside += v // it is in that one's account, too
+		}
+	case n.contained:
+	default:
+		family.kept.add(n)
+		family.kept.cpu += v
+		if r := family.parent; r != nil && n.pid == family.Root && f.nodes[r.pid] == r {
+			r.ended(v, at)
+		}
+	}
+	if n.pid == family.Root {
+		family.RootEnded = now()
+	}
+	if family.living--; family.living == 0 {
+		f.end(family)
+	}
+	f.recycle(n)
+}
+
+// end tells of a family's end.
+func (f *Forest) end(family *Family) {
+	delete(f.families, family)
+	family.Ended = now()
+	family.sum(totals{})
+	f.opts.Ended(family)
+}
+
+// Drop lets a family go: it is of no build, or what is left of it is not
+// waited for. Its processes and their children are not looked at any more.
+func (f *Forest) Drop(family *Family) {
+	for pid, n := range f.nodes {
+		if n.family != family {
+			continue
+		}
+		delete(f.nodes, pid)
+		f.shut(n)
+		f.recycle(n)
+		if len(f.foreign) < maxProcesses {
+			f.foreign[pid] = struct{}{}
+		}
+	}
+	delete(f.families, family)
+}

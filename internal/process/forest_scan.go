@@ -1,0 +1,222 @@
+package process
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sight is how a process was seen at a scan.
+type sight struct {
+	inode uint64 // of its folder: another process of the same number has another
+	scan  uint32
+	met   uint32 // how often it was looked at for what it is
+}
+
+// meetEvery is every how many scans all processes are looked at for what they
+// are: one that nothing is known of may have become a runner. Each is looked at
+// twice at once: it may have been between its fork and its exec.
+const meetEvery = 64
+
+// newcomer is a process that the last scan did not see.
+type newcomer struct {
+	pid, parent int
+	start       uint64
+	runner      bool
+}
+
+// Scan looks at all processes of the machine: at those it has not seen before
+// for what they are, and for those of its own that are gone. again asks for a
+// look at all processes of families that nothing is known of yet. It takes about
+// 1 µs for each process and 10 µs more for each new one.
+func (f *Forest) Scan(again bool) error {
+	f.scans++
+	f.fresh = f.fresh[:0]
+	if _, err := unix.Seek(f.proc, 0, 0); err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	for {
+		n, err := unix.Getdents(f.proc, f.buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list processes: %w", err)
+		}
+		if n == 0 {
+			break
+		}
+		f.entries(f.buf[:n])
+	}
+	for pid, s := range f.seen {
+		if s.scan != f.scans {
+			delete(f.seen, pid)
+			delete(f.foreign, pid)
+			if n := f.nodes[pid]; n != nil {
+				f.settle(n, f.parentOf(n, 0), 0)
+			}
+		}
+	}
+	for pid, n := range f.nodes { // those that ended before any scan saw them
+		if _, ok := f.seen[pid]; !ok {
+			f.settle(n, f.parentOf(n, 0), 0)
+		}
+	}
+	f.meetAll()
+	if again {
+		f.lookAgain()
+	}
+	return nil
+}
+
+// entries reads struct linux_dirent64: inode and offset uint64, length uint16,
+// type uint8, name with a NUL behind it (getdents64(2)).
+func (f *Forest) entries(b []byte) {
+	const head = 19
+	for len(b) >= head {
+		size := int(binary.NativeEndian.Uint16(b[16:]))
+		if size < head || size > len(b) {
+			return
+		}
+		name := b[head:size]
+		inode := binary.NativeEndian.Uint64(b)
+		b = b[size:]
+		pid := 0
+		for _, c := range name {
+			if c < '0' || c > '9' {
+				if c != 0 {
+					pid = 0
+				}
+				break
+			}
+			pid = pid*10 + int(c-'0')
+		}
+		if pid == 0 {
+			continue
+		}
+		old, known := f.seen[pid]
+		same := known && old.inode == inode
+		if same && old.met >= 2 && f.scans%meetEvery != 0 {
+			f.seen[pid] = sight{inode, f.scans, old.met}
+			continue
+		}
+		f.seen[pid] = sight{inode, f.scans, old.met + 1}
+		if known && !same {
+			delete(f.foreign, pid)
+			f.seen[pid] = sight{inode, f.scans, 1}
+		}
+		f.fresh = append(f.fresh, newcomer{pid: pid})
+	}
+}
+
+// meetAll finds out what the newcomers are.
+func (f *Forest) meetAll() {
+	kept := f.fresh[:0]
+	for _, c := range f.fresh {
+		b, err := f.file(c.pid, "stat")
+		var a account
+		if err != nil || parseAccount(b, &a) != nil {
+			continue // ended since
+		}
+		if n := f.nodes[c.pid]; n != nil {
+			if n.start == 0 || n.start == a.start {
+				continue // its folder was only forgotten by the kernel
+			}
+			f.settle(n, f.parentOf(n, 0), 0)
+		}
+		c.parent, c.start, c.runner = a.parent, a.start, f.opts.Runner(a.comm)
+		kept = append(kept, c)
+	}
+	f.fresh = kept
+	// A parent was started before its children; those of one tick are gone
+	// through once more.
+	slices.SortFunc(kept, func(a, b newcomer) int {
+		if a.start != b.start {
+			if a.start < b.start {
+				return -1
+			}
+			return 1
+		}
+		return a.pid - b.pid
+	})
+	for range 2 {
+		for _, c := range kept {
+			f.meetOne(c)
+		}
+	}
+}
+
+func (f *Forest) meetOne(c newcomer) {
+	if f.nodes[c.pid] != nil {
+		return
+	}
+	if p := f.nodes[c.parent]; p != nil {
+		f.take(p, c)
+		return
+	}
+	if _, ok := f.foreign[c.parent]; ok {
+		f.foreign[c.pid] = struct{}{}
+		return
+	}
+	if _, ok := f.foreign[c.pid]; ok || !c.runner && c.parent != 1 || c.pid == 1 {
+		return
+	}
+	b, err := f.file(c.pid, "cgroup")
+	switch {
+	case err != nil || len(b) == 0:
+	case f.opts.Foreign(b):
+		if len(f.foreign) < maxProcesses {
+			f.foreign[c.pid] = struct{}{}
+		}
+	case c.runner:
+		f.runner(c.pid)
+	case c.parent == 1 && len(f.nodes) < maxProcesses:
+		if family := f.opts.Orphan(c.pid); family != nil {
+			n := f.node(c.pid)
+			n.parent, n.start, n.born = 1, c.start, f.startOf(c.start)
+			f.join(n, family)
+			if family.Root == c.pid {
+				family.Started, family.Start = n.born, c.start
+				f.opts.Born(family)
+			}
+		}
+	}
+}
+
+// take makes a newcomer a process of its parent's family.
+func (f *Forest) take(p *treeNode, c newcomer) {
+	n := f.add(p, c.pid, f.startOf(c.start))
+	if n == nil {
+		return
+	}
+	n.start = c.start
+	if n.family.Root == c.pid {
+		n.family.Start = c.start
+	}
+	f.place(n)
+	if n.family.looks > 0 {
+		n.family.looks--
+		f.opts.Look(n.family, c.pid)
+	}
+}
+
+// startOf turns ticks since the machine was started into a time of the
+// monotonic clock.
+func (f *Forest) startOf(ticks uint64) time.Duration {
+	return max(1, now()-boot()+time.Duration(ticks)*tick)
+}
+
+// lookAgain looks at the processes of families that nothing is known of: they
+// may run another program by now.
+func (f *Forest) lookAgain() {
+	for _, n := range f.nodes {
+		if n.runner || n.family.looks <= 0 {
+			continue
+		}
+		n.family.looks--
+		f.opts.Look(n.family, n.pid)
+	}
+}
