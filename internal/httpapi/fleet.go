@@ -24,7 +24,7 @@ func (a *API) fleetRoutes() []route {
 	}
 	return []route{
 		{path: "/api/v1/agents", handle: a.agents, role: Read},
-		{path: "/api/v1/running", handle: a.fleetRunning, role: Read},
+		{path: "/api/v1/running", handle: newFleetRunning(a.o.Agents).serve, role: Read},
 		{path: "/api/v1/sd/prometheus", handle: a.prometheusTargets, role: Read},
 	}
 }
@@ -39,31 +39,4 @@ func (a *API) agents(w http.ResponseWriter, r *http.Request) error {
 		agents = []Agent{}
 	}
 	return writeTagged(w, r, map[string]any{"agents": agents})
-}
-
-// fleetRunning is GET /api/v1/running of a server: what runs on all machines,
-// but for those that are away.
-func (a *API) fleetRunning(w http.ResponseWriter, r *http.Request) error {
-	if _, err := parseQuery(r.URL.RawQuery, func(string) bool { return false }); err != nil {
-		return err
-	}
-	type running struct {
-		wire.Running
-		Machine string      `json:"machine"`
-		Now     *BuildRates `json:"now,omitempty"`
-	}
-	builds := []running{}
-	for _, agent := range a.o.Agents() {
-		if agent.Away {
-			continue
-		}
-		for i, b := range agent.Running {
-			one := running{b, agent.Machine, nil}
-			if i < len(agent.Builds) && (agent.Builds[i].CPUCores.Known || agent.Builds[i].IOBytesPerSecond.Known || agent.Builds[i].NetworkBytesPerSecond.Known) {
-				one.Now = &agent.Builds[i]
-			}
-			builds = append(builds, one)
-		}
-	}
-	return writeTagged(w, r, map[string]any{"builds": builds})
 }

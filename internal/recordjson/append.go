@@ -24,6 +24,13 @@ func AppendTrace(b []byte, t *cimeter.Trace) ([]byte, error) {
 	return traceAppender()(b, reflect.ValueOf(t).Elem())
 }
 
+// Of returns what appends the JSON of values of one type, which does not hold
+// itself. Make it once.
+func Of[T any]() func(b []byte, v *T) ([]byte, error) {
+	of := appenderOf(reflect.TypeFor[T]())
+	return func(b []byte, v *T) ([]byte, error) { return of(b, reflect.ValueOf(v).Elem()) }
+}
+
 // An appender appends the JSON of an addressable value. What it has no own way
 // for, it leaves to json.Marshal.
 type appender func(b []byte, v reflect.Value) ([]byte, error)

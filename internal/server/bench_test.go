@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,5 +120,45 @@ func BenchmarkHeartbeat(b *testing.B) {
 		if err := way.Heartbeat(b.Context(), h); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkRunning asks what runs on 2,000 machines, of which each has told of
+// five builds since the time before, and of which none has.
+func BenchmarkRunning(b *testing.B) {
+	const agents = 2000
+	for _, changed := range []int{agents, agents / 10, 0} {
+		b.Run(strconv.Itoa(changed)+" told", func(b *testing.B) {
+			now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+			role := server.New(server.Options{Store: &memory{}, Tally: tally.New(tally.Options{}), Now: func() time.Time { return now }}, slog.New(slog.DiscardHandler))
+			api := httpapi.New(httpapi.Options{Ingest: role, Agents: role.Agents})
+			beat := 0.0
+			tell := func(agents int) {
+				beat++
+				for n := range agents {
+					h := wire.Heartbeat{Agent: "agent-" + strconv.Itoa(n), Machine: "ci-" + strconv.Itoa(n), IntervalSeconds: 5}
+					for i := range 5 {
+						h.Running = append(h.Running, wire.Running{Key: key(n*10 + i), CI: "gitlab", Project: "group/app", Number: "100007", Name: "test", Stage: "step_script",
+							Runner: cimeter.Runner{ID: "s_1", ShortToken: "Zx8", Name: "docker"}, URL: "https://gitlab.example.com/group/app/-/jobs/100007", StartedAt: now,
+							CPUSeconds: cimeter.Some(1.5 * beat), MemoryBytes: cimeter.Some(uint64(1 << 30)), IOBytes: &cimeter.ReadWrite[uint64]{Read: uint64(beat) << 20, Write: 7},
+							NetworkBytes: &cimeter.ReceiveTransmit[uint64]{Receive: uint64(beat) << 18, Transmit: 9}, Limits: &cimeter.Limits{CPUCores: cimeter.Some(2.0)}})
+					}
+					role.Heartbeat(h)
+				}
+				now = now.Add(5 * time.Second)
+			}
+			tell(agents)
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				tell(changed)
+				b.StartTimer()
+				w := httptest.NewRecorder()
+				api.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/running", nil))
+				if changed > 0 && w.Body.Len() < agents*100 {
+					b.Fatal(w.Body.Len())
+				}
+			}
+		})
 	}
 }
