@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/moby/moby/api/pkg/stdcopy"
-	"github.com/moby/moby/client"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cimeter/cimeter"
@@ -113,6 +110,7 @@ func TestSnippets(t *testing.T) {
 		test func(*testing.T, *machine)
 	}{
 		{"gitlab", snippetGitLab}, {"drone", snippetDrone}, {"woodpecker", snippetWoodpecker},
+		{"github", snippetGitHub}, {"gitea", snippetGitea}, {"forgejo", snippetForgejo}, {"jenkins", snippetJenkins}, {"buildkite", snippetBuildkite},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, m) })
 	}
@@ -258,36 +256,4 @@ func snippetWoodpecker(t *testing.T, m *machine) {
 	keys := s.keys(t, 1)
 	r := s.agent.await(keys[0])
 	s.look(t, &r)
-}
-
-// keys waits until there are n records.
-func (s *site) keys(t *testing.T, n int) (keys []string) {
-	t.Helper()
-	s.agent.eventually("there are records", func() (err error) {
-		if keys, err = s.agent.keys(); err == nil && len(keys) < n {
-			err = fmt.Errorf("%d records: want %d", len(keys), n)
-		}
-		return err
-	})
-	return keys
-}
-
-// exec runs a command in a running container, as docker exec does, and returns
-// what it said and its exit code.
-func (m *machine) exec(ctx context.Context, id string, env []string, command ...string) (string, int, error) {
-	made, err := m.Client().ExecCreate(ctx, id, client.ExecCreateOptions{Cmd: command, Env: env, AttachStdout: true, AttachStderr: true})
-	if err != nil {
-		return "", 0, err
-	}
-	a, err := m.Client().ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
-	if err != nil {
-		return "", 0, err
-	}
-	defer a.Close()
-	var out bytes.Buffer
-	if _, err := stdcopy.StdCopy(&out, &out, a.Reader); err != nil {
-		return "", 0, err
-	}
-	done, err := m.Client().ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
-	return out.String(), done.ExitCode, err
 }
