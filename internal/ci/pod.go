@@ -1,10 +1,6 @@
 package ci
 
-import (
-	"strings"
-
-	"github.com/cimeter/cimeter"
-)
+import "github.com/cimeter/cimeter"
 
 // PodKey returns the key of a build of which only the pod is known.
 func PodKey(kind string, p *cimeter.Pod) string {
@@ -21,32 +17,8 @@ func PodStage(c *cimeter.Container) string {
 	return "service:" + name
 }
 
-// Sanitized reports whether label is what a runner makes of value where it has to
-// make a label's value of it: of other characters than letters, digits, -, _ and
-// dot some other one, and of a long value its first 63 bytes. A label that was cut
-// agrees with every value that begins like it.
-func Sanitized(label, value string) bool {
-	return alphanumeric(label) == cutTo(alphanumeric(value), len(alphanumeric(label)), len(label) >= maxLabel-1)
-}
-
-// maxLabel is the longest value of a label in bytes.
-const maxLabel = 63
-
-func cutTo(s string, n int, cut bool) string {
-	if cut && n < len(s) {
-		return s[:n]
-	}
-	return s
-}
-
-func alphanumeric(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= '0' && r <= '9', r >= 'a' && r <= 'z':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r - 'A' + 'a'
-		}
-		return -1
-	}, s)
+// IsUUID reports whether s is a UUID in lower-case digits.
+func IsUUID(s string) bool {
+	return len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' &&
+		IsHex(s[:8], 8) && IsHex(s[9:13], 4) && IsHex(s[14:18], 4) && IsHex(s[19:23], 4) && IsHex(s[24:], 12)
 }
