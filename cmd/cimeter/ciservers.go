@@ -15,6 +15,7 @@ import (
 	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/poll"
 	"github.com/cimeter/cimeter/internal/queue"
+	"github.com/cimeter/cimeter/internal/refine"
 	"github.com/cimeter/cimeter/internal/tally"
 )
 
@@ -43,9 +44,10 @@ func newCIServer(c config.CIServer, e *env) (s ciServer, err error) {
 // up.
 type ciParts struct {
 	poller *poll.Poller
-	hooks  *hooks.Receiver // nil: none takes webhooks
-	notes  *notes.Notes    // nil: nothing is written back
-	logs   *jobSections    // nil: no CI server has logs with sections
+	hooks  *hooks.Receiver          // nil: none takes webhooks
+	notes  *notes.Notes             // nil: nothing is written back
+	logs   map[string]refine.Reader // by CI and server
+	refine *refine.Refiner          // nil: no logs are read unasked
 }
 
 // openCIServers makes them. Nothing is asked yet.
@@ -56,14 +58,14 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 	var asked []poll.Server
 	var heard []hooks.Server
 	var made []ciServer
-	readers := map[string]sectionReader{}
+	readers := map[string]refine.Reader{}
 	for _, c := range conf.CIServers {
 		s, err := newCIServer(c, e)
 		if err != nil {
 			return nil, err
 		}
 		made = append(made, s)
-		if reader, ok := s.source.(sectionReader); ok {
+		if reader, ok := s.source.(refine.Reader); ok {
 			readers[readerKey(c.Kind, ci.ServerOf(c.URL))] = reader
 		}
 		one := poll.Server{
@@ -84,7 +86,8 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 	if len(heard) > 0 {
 		parts.hooks = hooks.New(hooks.Options{Servers: heard, Take: parts.poller.Take, Tally: counts}, log)
 	}
-	parts.logs = newJobSections(kept, readers)
+	parts.logs = readers
+	parts.refine = newRefiner(conf.CIServers, made, kept, counts, log)
 	parts.notes = newNotes(conf.CIServers, made, kept, log)
 	return parts, nil
 }
@@ -114,6 +117,9 @@ func (p *ciParts) run(ctx context.Context) error {
 	if p.notes != nil {
 		parts = append(parts, p.notes.Run)
 	}
+	if p.refine != nil {
+		parts = append(parts, p.refine.Run)
+	}
 	return together(ctx, parts...)
 }
 
@@ -123,15 +129,20 @@ func (p *ciParts) routes(o *httpapi.Options) {
 		return
 	}
 	o.Queue = p.poller.State
-	if p.logs != nil {
-		o.Sections = p.logs.parts
-	}
 	if p.poller.Cancels() {
 		o.Cancel = p.poller.Cancel
 	}
 	if p.hooks != nil {
 		o.Hooks = p.hooks
 	}
+}
+
+// logReaders are what reads logs of jobs.
+func (p *ciParts) logReaders() map[string]refine.Reader {
+	if p == nil {
+		return nil
+	}
+	return p.logs
 }
 
 // running returns the queue with the builds that CI servers say run, besides those

@@ -17,14 +17,11 @@ import (
 
 // newPages joins a server's store, its fleet and what CI servers tell it (nil:
 // there are none) to the pages.
-func newPages(role *server.Server, kept builds, ci *ciParts, report func(route string, err error)) (http.Handler, error) {
+func newPages(role *server.Server, kept builds, ci *ciParts, sections *jobSections, report func(route string, err error)) (http.Handler, error) {
 	source := pageSource{kept: kept, agents: role.Agents}
-	o := web.Options{Source: source, Totals: source, Fleet: source, Version: readBuild().Version, Report: report, Queue: nothingWaits}
+	o := web.Options{Source: source, Totals: source, Fleet: source, Sections: sections.divide, Version: readBuild().Version, Report: report, Queue: nothingWaits}
 	if ci != nil {
 		o.Queue = (&recentQueue{state: ci.poller.State}).State
-		if ci.logs != nil {
-			o.Sections = ci.logs.parts
-		}
 	}
 	return web.New(o)
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/refine"
 	"github.com/cimeter/cimeter/internal/section"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
@@ -46,19 +48,33 @@ func TestJobSections(t *testing.T) {
 	put("gitlab/h/2", "other/app", "h")
 	put("gitlab/elsewhere/1", "group/app", "elsewhere")
 	log := &fixedLog{log: section.Log{Stamped: true, Sections: []section.Section{{Name: "build", From: at.Add(2 * time.Second), To: at.Add(6 * time.Second)}}}}
-	s := newJobSections(kept, map[string]sectionReader{readerKey("gitlab", "h"): log})
-	for range 2 {
-		p, err := s.parts(t.Context(), "gitlab/h/1")
+	s := &jobSections{kept: kept, readers: map[string]refine.Reader{readerKey("gitlab", "h"): log}, log: slog.New(slog.DiscardHandler)}
+	record, err := kept.Get(t.Context(), "gitlab/h/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Kept(t.Context(), record); !errors.Is(err, cimeter.ErrNotFound) || log.asked != 0 {
+		t.Errorf("kept before it was read: %v, %d asked", err, log.asked)
+	}
+	divided := func(p section.Parts, err error) {
+		t.Helper()
 		if err != nil || len(p.Parts) != 3 || p.Parts[1].Name != "build" || p.Parts[1].Usage.CPUSeconds.Total.Value != 1 || p.Parts[2].Usage.CPUSeconds.Total.Value != 4 {
-			t.Fatalf("%+v, %v", p, err)
+			t.Errorf("%+v, %v", p, err)
 		}
+	}
+	for range 2 {
+		divided(s.Parts(t.Context(), "gitlab/h/1"))
 	}
 	if log.asked != 1 {
 		t.Errorf("the log was read %d times", log.asked)
 	}
 	for _, key := range []string{"gitlab/h/2", "gitlab/elsewhere/1", "gitlab/h/9"} {
-		if _, err := s.parts(t.Context(), key); !errors.Is(err, cimeter.ErrNotFound) {
+		if _, err := s.Parts(t.Context(), key); !errors.Is(err, cimeter.ErrNotFound) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
+	// Another process has what was kept, with no CI server to ask.
+	alone := &jobSections{kept: kept, log: s.log}
+	divided(alone.Parts(t.Context(), "gitlab/h/1"))
+	divided(alone.Kept(t.Context(), record))
 }

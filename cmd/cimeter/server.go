@@ -20,6 +20,7 @@ import (
 	"github.com/cimeter/cimeter/internal/output/prometheus"
 	"github.com/cimeter/cimeter/internal/poll"
 	"github.com/cimeter/cimeter/internal/process"
+	"github.com/cimeter/cimeter/internal/refine"
 	"github.com/cimeter/cimeter/internal/series"
 	"github.com/cimeter/cimeter/internal/server"
 	"github.com/cimeter/cimeter/internal/store"
@@ -70,6 +71,7 @@ type builds interface {
 	httpapi.Query
 	server.Keeper
 	poll.Store
+	refine.Store
 	History(ctx context.Context, q store.HistoryQuery) ([]*cimeter.Record, error)
 	Close() error
 }
@@ -185,12 +187,13 @@ func newServer(conf config.Config, kept builds, counts *tally.Table, counted fun
 // newServerAPI joins the server's role and store to the routes.
 func newServerAPI(role *server.Server, kept builds, counts *tally.Table, served []func() []series.Family, ci *ciParts, access *httpapi.Access, settled func() bool, ready func() []string, log *slog.Logger) (http.Handler, error) {
 	report := func(route string, err error) { log.Error("request failed", "route", route, "err", err) }
-	pages, err := newPages(role, kept, ci, report)
+	sections := &jobSections{kept: kept, readers: ci.logReaders(), log: log}
+	pages, err := newPages(role, kept, ci, sections, report)
 	if err != nil {
 		return nil, err
 	}
 	o := httpapi.Options{
-		Query: kept, Ingest: role, Agents: role.Agents, Settled: settled, Access: access,
+		Query: kept, Ingest: role, Agents: role.Agents, Settled: settled, Access: access, Sections: sections,
 		Metrics: prometheus.New(counts, served...), Ready: ready, Version: apiVersion(), Pages: pages, Report: report,
 		Answered: func(route string, status int) {
 			counts.Value(catalog.ServerRequests, route, strconv.Itoa(status)).Add(1)

@@ -43,7 +43,11 @@ func (c *summaryCmd) Run(e *env) error {
 	if printed, err := c.form(e, r); printed {
 		return err
 	}
-	return summary.Text(e.stdout, r, summary.TextOptions{UTF8: utf8Locale(e.getenv), Width: summary.Columns})
+	o := summary.TextOptions{UTF8: utf8Locale(e.getenv), Width: summary.Columns}
+	if parts, err := from.Sections(context.Background(), r.Key); err == nil { // an agent, or an older server, has none
+		o.Sections = &parts
+	}
+	return summary.Text(e.stdout, r, o)
 }
 
 // form prints the form that was asked for; false: none was.

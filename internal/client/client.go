@@ -23,6 +23,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/section"
 )
 
 const (
@@ -156,6 +157,17 @@ func (c *Client) Build(ctx context.Context, key string) (*cimeter.Record, error)
 		return nil, fmt.Errorf("get build %s from %s: %w", display.Fit(key, maxDetailWidth, "…"), c.shown, err)
 	}
 	return r, nil
+}
+
+// Sections returns what the sections of a build's log divide its stages into, as far
+// as they are kept: no CI server is asked. The error wraps [cimeter.ErrNotFound] where
+// there are none, as of an agent.
+func (c *Client) Sections(ctx context.Context, key string) (section.Parts, error) {
+	var p section.Parts
+	if err := c.get(ctx, "/api/v1/sections/"+key, "kept=true", maxBuildBytes, &p); err != nil {
+		return section.Parts{}, fmt.Errorf("get sections of build %s from %s: %w", display.Fit(key, maxDetailWidth, "…"), c.shown, err)
+	}
+	return p, nil
 }
 
 // get asks for a path, which is escaped already, and decodes the answer.

@@ -70,7 +70,7 @@ type Options struct {
 	// Cancel asks a CI server to end a build; by is the address that wants it. The
 	// error wraps cimeter.ErrNotFound, ErrConflict or ErrUnsupported. nil: nobody may.
 	Cancel func(ctx context.Context, key, by string) error
-	// Sections divides the stages of a build. nil: there is no such route.
+	// Sections divides the stages of builds. nil: there is no such route.
 	Sections Sections
 	// Access says who may use a route. nil: everybody may, as on a listener
 	// that has its own authentication.

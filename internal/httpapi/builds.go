@@ -121,7 +121,7 @@ func (a *API) builds(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if q.form != formJSON {
-		s := &stream{form: q.form, left: q.limit, cursor: q.cursor, page: func(_ context.Context, cursor string, limit int) ([]*cimeter.Record, string, error) {
+		s := &stream{form: q.form, tell: recordForm{trace: true}, left: q.limit, cursor: q.cursor, page: func(_ context.Context, cursor string, limit int) ([]*cimeter.Record, string, error) {
 			return a.o.Store.List(cursor, limit, q.wanted)
 		}}
 		return s.send(w, r)
@@ -170,7 +170,12 @@ func (a *API) builds(w http.ResponseWriter, r *http.Request) error {
 // build is GET /api/v1/builds/{key}: the record as JSON, or its summary as
 // plain text or markdown, as the Accept header asks.
 func (a *API) build(w http.ResponseWriter, r *http.Request) error {
-	if _, err := parseQuery(r.URL.RawQuery, func(string) bool { return false }); err != nil {
+	values, err := parseQuery(r.URL.RawQuery, func(name string) bool { return name == "sections" && a.o.Query != nil })
+	if err != nil {
+		return err
+	}
+	sections, err := (&question{values: values}).choice("sections", "false", "true")
+	if err != nil {
 		return err
 	}
 	w.Header().Set("Vary", "Accept")
@@ -187,7 +192,11 @@ func (a *API) build(w http.ResponseWriter, r *http.Request) error {
 	switch form {
 	case "text/plain":
 		var b strings.Builder
-		if err := summary.Text(&b, record, summary.TextOptions{UTF8: true}); err != nil {
+		parts, err := a.keptOf(r.Context(), record)
+		if err != nil {
+			return err
+		}
+		if err := summary.Text(&b, record, summary.TextOptions{UTF8: true, Sections: parts}); err != nil {
 			return err
 		}
 		writeText(w, "text/plain; charset=utf-8", b.String())
@@ -198,7 +207,14 @@ func (a *API) build(w http.ResponseWriter, r *http.Request) error {
 		}
 		writeText(w, "text/markdown; charset=utf-8", b.String())
 	default:
-		return writeTagged(w, r, record)
+		if sections == "false" {
+			return writeTagged(w, r, record)
+		}
+		doc, err := recordForm{trace: true, beside: a.keptOf}.append(r.Context(), nil, record)
+		if err != nil {
+			return err
+		}
+		return writeTagged(w, r, document(doc))
 	}
 	return nil
 }

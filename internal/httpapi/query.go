@@ -12,7 +12,6 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/filter"
-	"github.com/cimeter/cimeter/internal/recordjson"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/summary"
 )
@@ -60,7 +59,7 @@ func (a *API) queryRoutes() []route {
 		return func(q *question) (any, error) { return a.groups(q, by, names) }
 	}
 	routes := []route{
-		a.ask(buildsPath, a.list, filters("sort", "order", "cursor", "limit", "trace", "format")...),
+		a.ask(buildsPath, a.list, filters("sort", "order", "cursor", "limit", "trace", "sections", "format")...),
 		a.ask("/api/v1/traces/", a.trace),
 		a.ask("/api/v1/summary", a.sum, filters()...),
 		a.ask("/api/v1/projects", groups(store.ByProject), "from", "to", "sort", "limit"),
@@ -73,7 +72,7 @@ func (a *API) queryRoutes() []route {
 		a.ask("/api/v1/names", a.names, "kind", "part", "limit"),
 	}
 	return append(routes,
-		route{path: buildsPath + "/", handle: a.build, role: Read},
+		route{path: buildsPath + "/", handle: a.build, parameters: []string{"sections"}, role: Read},
 		route{path: "/api/v1/openapi.json", handle: a.openapi, role: Read})
 }
 
@@ -239,30 +238,38 @@ func (a *API) list(q *question) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	sections, err := q.choice("sections", "false", "true")
+	if err != nil {
+		return nil, err
+	}
 	query := store.Query{Filter: f, Sort: store.Sort(sort), Asc: order == "asc", Cursor: q.values["cursor"], Limit: limit, Trace: traces == "true"}
+	tell := recordForm{trace: query.Trace}
+	if sections == "true" && form != formCSV {
+		tell.beside, query.Trace = a.keptOf, true // they are divided by it
+	}
 	if form != formJSON {
-		return a.newStream(form, query), nil
+		return a.newStream(form, query, tell), nil
 	}
 	page, err := a.o.Query.List(q.ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	return listAnswer(page)
+	return listAnswer(q.ctx, page, tell)
 }
 
 // document is an answer that is JSON already.
 type document []byte
 
 // listAnswer is {"builds": [...], "next": "..."}; next is absent on the last page.
-func listAnswer(page store.Page) (document, error) {
+func listAnswer(ctx context.Context, page store.Page, form recordForm) (document, error) {
 	b := []byte(`{"builds":[`)
 	for i, r := range page.Records {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		var err error
-		if b, err = recordjson.Append(b, r); err != nil {
-			return nil, fmt.Errorf("encode record %s: %w", r.Key, err)
+		if b, err = form.append(ctx, b, r); err != nil {
+			return nil, err
 		}
 	}
 	b = append(b, ']')

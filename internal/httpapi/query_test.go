@@ -108,7 +108,7 @@ func newServer(t testing.TB, n int, change ...func(*httpapi.Options)) (*httpapi.
 		}
 	}
 	in := &intake{store: kept}
-	o := httpapi.Options{Query: kept, Ingest: in, Now: now, Hooks: in, Cancel: in.cancel, Queue: work, Sections: sections, Version: httpapi.Version{Version: "test"},
+	o := httpapi.Options{Query: kept, Ingest: in, Now: now, Hooks: in, Cancel: in.cancel, Queue: work, Sections: new(sections), Version: httpapi.Version{Version: "test"},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
 			w.Write([]byte("up 1\n"))

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -35,6 +34,7 @@ type stream struct {
 	form string
 	left int // records to write at most
 	page func(ctx context.Context, cursor string, limit int) ([]*cimeter.Record, string, error)
+	tell recordForm
 
 	cursor string
 }
@@ -46,25 +46,25 @@ func (q *question) streamLimit() (int, error) { return q.number("limit", math.Ma
 // see; one after it breaks the connection, so that the client does not take a
 // part for the whole.
 func (s *stream) send(w http.ResponseWriter, r *http.Request) error {
-	kind, encode := "application/x-ndjson", ndjsonLines
+	kind := "application/x-ndjson"
 	if s.form == formCSV {
-		kind, encode = "text/csv; charset=utf-8; header=present", csvLines
+		kind = "text/csv; charset=utf-8; header=present"
 	}
 	control := http.NewResponseController(w)
 	for begun := false; ; {
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a writer without a connection has none
 		ctx, cancel := context.WithTimeout(r.Context(), queryTime)
 		found, next, err := s.page(ctx, s.cursor, min(streamPage, s.left))
+		var b []byte
+		if err == nil {
+			b, err = s.encode(ctx, found, !begun)
+		}
 		late := ctx.Err() != nil && r.Context().Err() == nil
 		cancel()
 		switch {
 		case err != nil && late && !begun:
 			return tooSlow()
 		case err != nil:
-			return err
-		}
-		b, err := encode(found, !begun)
-		if err != nil {
 			return err
 		}
 		if !begun {
@@ -90,13 +90,16 @@ func tooSlow() error {
 	return &problem{Status: http.StatusServiceUnavailable, Detail: fmt.Sprintf("took longer than %s: want a narrower question", queryTime)}
 }
 
-// ndjsonLines are records, one a line.
-func ndjsonLines(records []*cimeter.Record, _ bool) ([]byte, error) {
+// encode writes records, one a line: as CSV below the header.
+func (s *stream) encode(ctx context.Context, records []*cimeter.Record, header bool) ([]byte, error) {
+	if s.form == formCSV {
+		return csvLines(records, header)
+	}
 	var out []byte
 	for _, r := range records {
-		b, err := json.Marshal(r)
+		b, err := s.tell.append(ctx, nil, r)
 		if err != nil {
-			return nil, fmt.Errorf("encode record %s: %w", r.Key, err)
+			return nil, err
 		}
 		out = append(append(out, display.JSON(b)...), '\n')
 	}
@@ -118,8 +121,8 @@ func csvLines(records []*cimeter.Record, header bool) ([]byte, error) {
 }
 
 // newStream is the list of builds of a server as a stream.
-func (a *API) newStream(form string, q store.Query) *stream {
-	return &stream{form: form, left: q.Limit, cursor: q.Cursor, page: func(ctx context.Context, cursor string, limit int) ([]*cimeter.Record, string, error) {
+func (a *API) newStream(form string, q store.Query, tell recordForm) *stream {
+	return &stream{form: form, tell: tell, left: q.Limit, cursor: q.Cursor, page: func(ctx context.Context, cursor string, limit int) ([]*cimeter.Record, string, error) {
 		q.Cursor, q.Limit = cursor, limit
 		page, err := a.o.Query.List(ctx, q)
 		return page.Records, page.Next, err

@@ -18,8 +18,8 @@ type LogOptions struct {
 	At      time.Time // of the section
 }
 
-// section is the name of GitLab's section.
-const section = "cimeter_summary"
+// sectionName is the name of GitLab's section.
+const sectionName = "cimeter_summary"
 
 // Log writes the receipt for the log of the job itself. In a section, its first
 // line is what is seen of it. A runner reads some lines of a log as commands to
@@ -40,12 +40,12 @@ func Log(w io.Writer, r *cimeter.Record, o LogOptions) error {
 			line = noCommand(line, max(o.Width, Columns), mark)
 		}
 		if o.Section && b.Len() == 0 {
-			fmt.Fprintf(&b, "\x1b[0Ksection_start:%d:%s[hide_duration=true,collapsed=true]\r\x1b[0K", o.At.Unix(), section)
+			fmt.Fprintf(&b, "\x1b[0Ksection_start:%d:%s[hide_duration=true,collapsed=true]\r\x1b[0K", o.At.Unix(), sectionName)
 		}
 		b.WriteString(line + "\n")
 	}
 	if o.Section {
-		fmt.Fprintf(&b, "\x1b[0Ksection_end:%d:%s\r\x1b[0K\n", o.At.Unix(), section)
+		fmt.Fprintf(&b, "\x1b[0Ksection_end:%d:%s\r\x1b[0K\n", o.At.Unix(), sectionName)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/section"
 )
 
 // TextOptions say for what terminal a text is.
@@ -20,6 +21,8 @@ type TextOptions struct {
 	// had no limit of its own. Absent: they are left out there.
 	Machine cimeter.Limits
 	Usual   *Usual // what the job's last builds cost; nil is not known
+	// Sections are rows below those of the stages that they divide; nil: there are none.
+	Sections *section.Parts
 }
 
 // maxRows bounds the rows of stages, and maxNotes those after the totals: what
@@ -41,7 +44,7 @@ func Text(w io.Writer, r *cimeter.Record, o TextOptions) error {
 		t.name = min(40, t.name+o.Width-Columns)
 	}
 	t.line("%s", first(r))
-	if len(r.Stages) > 1 {
+	if len(r.Stages) > 1 || o.Sections != nil {
 		t.receipt()
 	} else {
 		t.bars()
@@ -90,12 +93,13 @@ func (t *text) receipt() {
 			if s := &r.Stages[i]; s.Alongside == alongside {
 				if rows++; rows <= maxRows {
 					t.row(stageName(s), wall(&s.Usage, s.StartedAt, s.EndedAt), &s.Usage, c)
+					rows += t.sections(s, maxRows-rows, c)
 				}
 			}
 		}
 	}
 	if rows > maxRows {
-		t.line("... and %d more stages", rows-maxRows)
+		t.line("... and %d more %s", rows-maxRows, map[bool]string{true: "stages", false: "rows"}[t.o.Sections == nil])
 	}
 	t.row("total", wall(&r.Usage, r.StartedAt, r.EndedAt), &r.Usage, c)
 	if s := ioLine(&r.Usage); s != "" {
@@ -110,6 +114,35 @@ func (t *text) receipt() {
 	for _, n := range t.notes() {
 		t.line("%-6s %s", n.label, n.text)
 	}
+	if p := t.o.Sections; p != nil {
+		t.line("> is a section of the log: estimates, borders within %s", seconds(p.ErrorSeconds))
+	}
+}
+
+// sections writes a row for each part of a stage, at most so many, and returns how
+// many there are.
+func (t *text) sections(s *cimeter.Stage, most int, c columns) (rows int) {
+	if t.o.Sections == nil {
+		return 0
+	}
+	for i := range t.o.Sections.Parts {
+		p := &t.o.Sections.Parts[i]
+		if p.Stage != s.Name || p.Attempt != s.Attempt {
+			continue
+		}
+		if rows++; rows > most {
+			continue
+		}
+		u := p.Usage
+		if p.MemoryMaxBytes.Known {
+			u.MemoryBytes = &cimeter.MemoryStat{Peak: p.MemoryMaxBytes}
+		}
+		if p.Name == "" {
+			p = &section.Part{Name: "(the rest)", Depth: p.Depth, StartedAt: p.StartedAt, EndedAt: p.EndedAt}
+		}
+		t.row(strings.Repeat(" ", min(p.Depth, 4))+"> "+p.Name, wall(&u, p.StartedAt, p.EndedAt), &u, c)
+	}
+	return rows
 }
 
 func (t *text) row(name string, time opt, u *cimeter.Usage, c columns) {

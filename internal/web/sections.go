@@ -34,31 +34,31 @@ type sectionRow struct {
 // the CI server.
 const sectionsTime = 5 * time.Second
 
-// divide adds the sections of a build's log to its page when they are asked for:
-// not at each look, as they may have to be fetched. That there are none, or that they
-// cannot be had, leaves the rest of the page as it is.
+// divide adds the sections of a build's log to its page: those that are kept, else,
+// when they are asked for, those that the CI server tells: not at each look, as they
+// have to be fetched. That there are none, or that they cannot be had, leaves the rest
+// of the page as it is.
 func (p *Pages) divide(ctx context.Context, v *buildView, r *cimeter.Record, q url.Values, a axis, path string, to func(from, to float64) string) {
 	if p.o.Sections == nil || v.Running || len(r.Stages) == 0 {
 		return
 	}
-	z := cloneValues(q)
-	if z.Get("sections") != "on" {
-		z.Set("sections", "on")
-		v.SectionsURL = path + "?" + z.Encode() + "#stages"
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, sectionsTime)
 	defer cancel()
-	parts, err := p.o.Sections(ctx, r.Key)
+	asked := q.Get("sections") == "on"
+	parts, err := p.o.Sections(ctx, r, !asked)
 	switch {
-	case errors.Is(err, cimeter.ErrNotFound):
-		v.NoSections = "The job's log has no sections that divide a stage, or its CI server does not tell them."
-	case err != nil:
-		v.NoSections = "The sections of the job's log could not be read now."
-		p.report("/builds/", err)
-	default:
+	case err == nil:
 		v.Sections = sectionsOf(r, &parts, to)
 		v.Lanes = append(v.Lanes, sectionLanes(r, &parts, a, to)...)
+	case !errors.Is(err, cimeter.ErrNotFound):
+		v.NoSections = "The sections of the job's log could not be read now."
+		p.report("/builds/", err)
+	case asked:
+		v.NoSections = "The job's log has no sections that divide a stage, or its CI server does not tell them."
+	case r.CI == "gitlab": // others have none
+		z := cloneValues(q)
+		z.Set("sections", "on")
+		v.SectionsURL = path + "?" + z.Encode() + "#stages"
 	}
 }
 

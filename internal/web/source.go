@@ -42,10 +42,10 @@ type Fleet interface {
 	Machines(ctx context.Context) (machines []Machine, gone int, err error)
 }
 
-// Sections returns what the sections of a build's log divide its stages into; it may
-// have to ask the CI server. The error wraps cimeter.ErrNotFound where they divide
-// none. It is called by many goroutines at once.
-type Sections func(ctx context.Context, key string) (section.Parts, error)
+// Sections returns what the sections of a build's log divide its stages into. With
+// keptOnly it is what is known already; else it may be read from the CI server. The
+// error wraps cimeter.ErrNotFound where there is nothing.
+type Sections func(ctx context.Context, r *cimeter.Record, keptOnly bool) (section.Parts, error)
 
 // Queue returns what CI servers tell of their queues and workers now. It is called
 // by many goroutines at once.

@@ -62,12 +62,16 @@ func TestSections(t *testing.T) {
 	}
 	wants(t, table, "compile", "codegen", "unit tests", "the rest", `class="inner"`, "a border lies at most 0.10 s from where it truly was")
 	wants(t, body, `aria-label="Sections of the log"`, `aria-label="unit tests, 1 m 20 s, `)
+	// What is kept is shown unasked, whoever is away.
+	_, body = get(t, pages(t, &webtest.Memory{Records: m.Records, Logs: m.Logs, LogsKept: true}), key(r))
+	wants(t, body, "Inside the stages", "unit tests", `aria-label="Sections of the log"`)
+	lacks(t, body, "Divide by the sections")
 	_, body = get(t, pages(t, &webtest.Memory{Records: m.Records}), key(r)+"?sections=on")
 	lacks(t, body, "Inside the stages", "Sections of the log")
 	wants(t, body, "no sections that divide a stage")
 	// That the CI server is away costs the page nothing else.
 	var reported error
-	p, err := web.New(web.Options{Source: m, Report: func(_ string, err error) { reported = err }, Sections: func(context.Context, string) (section.Parts, error) { return section.Parts{}, errors.New("away") }})
+	p, err := web.New(web.Options{Source: m, Report: func(_ string, err error) { reported = err }, Sections: func(context.Context, *cimeter.Record, bool) (section.Parts, error) { return section.Parts{}, errors.New("away") }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@ type Memory struct {
 	Gone    int
 	Waiting queue.State            // what CI servers tell
 	Logs    map[string]section.Log // by build key
+	// LogsKept says that they were read already.
+	LogsKept bool
 }
 
 var (
@@ -44,17 +46,13 @@ func (m *Memory) Queue() queue.State {
 }
 
 // Sections is a web.Sections.
-func (m *Memory) Sections(ctx context.Context, key string) (section.Parts, error) {
-	if log, ok := m.Logs[key]; ok {
-		r, _, err := m.Build(ctx, key)
-		if err != nil {
-			return section.Parts{}, err
-		}
+func (m *Memory) Sections(_ context.Context, r *cimeter.Record, keptOnly bool) (section.Parts, error) {
+	if log, ok := m.Logs[r.Key]; ok && (m.LogsKept || !keptOnly) {
 		if parts, ok := section.Split(r, log); ok {
 			return parts, nil
 		}
 	}
-	return section.Parts{}, fmt.Errorf("log of %q: %w", key, cimeter.ErrNotFound)
+	return section.Parts{}, fmt.Errorf("log of %q: %w", r.Key, cimeter.ErrNotFound)
 }
 
 // Build implements web.Source.
