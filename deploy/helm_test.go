@@ -96,37 +96,44 @@ func names(objects map[string]object) []string {
 	return names
 }
 
+// charts are the chart's values that make a difference, and the objects of each.
+var charts = []struct {
+	name   string
+	values []string
+	want   []string
+}{
+	{
+		"defaults", nil,
+		[]string{"ConfigMap/ci-agent", "ConfigMap/ci-server", "DaemonSet/ci-agent", "Deployment/ci-server", "PersistentVolumeClaim/ci-server", "Service/ci-server"},
+	},
+	{
+		"PostgreSQL", []string{"server.store=postgresql", "server.databaseSecret=db", "server.replicas=2", "server.tokensSecret=tokens", "agent.tokenSecret=token"},
+		[]string{"ConfigMap/ci-agent", "ConfigMap/ci-server", "DaemonSet/ci-agent", "Deployment/ci-server", "Service/ci-server"},
+	},
+	{
+		"Docker", []string{"agent.runtime=docker", "agent.socket=/var/run/docker.sock", "agent.socketGroup=999", "agent.jobFolder=/run/cimeter"},
+		[]string{"ConfigMap/ci-agent", "ConfigMap/ci-server", "DaemonSet/ci-agent", "Deployment/ci-server", "PersistentVolumeClaim/ci-server", "Service/ci-server"},
+	},
+	{
+		"agents alone", []string{"server.enabled=false", "agent.serverURL=https://cimeter.example.com", "agent.tokenSecret=token", "agent.config.pool=large"},
+		[]string{"ConfigMap/ci-agent", "DaemonSet/ci-agent"},
+	},
+	{
+		"Prometheus operator", []string{"serviceMonitor.enabled=true", "serviceMonitor.tokenSecret=read", "prometheusRule.enabled=true"},
+		[]string{
+			"ConfigMap/ci-agent", "ConfigMap/ci-server", "DaemonSet/ci-agent", "Deployment/ci-server", "PersistentVolumeClaim/ci-server",
+			"PodMonitor/ci-agent", "PrometheusRule/ci", "Service/ci-server", "ServiceMonitor/ci-server",
+		},
+	},
+}
+
 // The chart has what its values ask for; every program has the configuration
 // that it takes, and no right that it needs not.
 func TestChart(t *testing.T) {
 	if out := output(t, helm(t, "lint", "--strict")); !strings.Contains(out, "0 chart(s) failed") {
 		t.Errorf("helm lint: %s", out)
 	}
-	for _, c := range []struct {
-		name   string
-		values []string
-		want   []string
-	}{
-		{
-			"defaults", nil,
-			[]string{"ConfigMap/ci-agent", "ConfigMap/ci-server", "DaemonSet/ci-agent", "Deployment/ci-server", "PersistentVolumeClaim/ci-server", "Service/ci-server"},
-		},
-		{
-			"PostgreSQL", []string{"server.store=postgresql", "server.databaseSecret=db", "server.replicas=2", "server.tokensSecret=tokens", "agent.tokenSecret=token"},
-			[]string{"ConfigMap/ci-agent", "ConfigMap/ci-server", "DaemonSet/ci-agent", "Deployment/ci-server", "Service/ci-server"},
-		},
-		{
-			"agents alone", []string{"server.enabled=false", "agent.serverURL=https://cimeter.example.com", "agent.tokenSecret=token", "agent.config.pool=large"},
-			[]string{"ConfigMap/ci-agent", "DaemonSet/ci-agent"},
-		},
-		{
-			"Prometheus operator", []string{"serviceMonitor.enabled=true", "serviceMonitor.tokenSecret=read", "prometheusRule.enabled=true"},
-			[]string{
-				"ConfigMap/ci-agent", "ConfigMap/ci-server", "DaemonSet/ci-agent", "Deployment/ci-server", "PersistentVolumeClaim/ci-server",
-				"PodMonitor/ci-agent", "PrometheusRule/ci", "Service/ci-server", "ServiceMonitor/ci-server",
-			},
-		},
-	} {
+	for _, c := range charts {
 		t.Run(c.name, func(t *testing.T) {
 			objects := rendered(t, c.values...)
 			if got := names(objects); !slices.Equal(got, c.want) {
@@ -208,6 +215,8 @@ func TestChartRefuses(t *testing.T) {
 		{"server.replicas=2", "server.replicas: want 1"},
 		{"server.store=mysql", "server.store"},
 		{"agent.socket=docker.sock", "agent.socket"},
+		{"agent.runtime=rkt", "agent.runtime"},
+		{"agent.jobFolder=cimeter", "agent.jobFolder"},
 	} {
 		out, err := helm(t, "template", "--set", c.values).CombinedOutput()
 		if err == nil || !strings.Contains(strings.ReplaceAll(string(out), "/", "."), c.want) {
