@@ -47,7 +47,7 @@ func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []Ended) {
 	}
 	for _, s := range b.order {
 		workers := s.list()
-		reasons := map[string]Why{}
+		reasons, pool := map[string]Why{}, newPool(workers)
 		var waits []float64
 		waiting, blocked, running := 0, 0, 0
 		for key, e := range s.jobs {
@@ -78,7 +78,7 @@ func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []Ended) {
 					waits = append(waits, w.Value)
 					s.long(&j, w.Value, now)
 				}
-				e.spend(&j, reason(&j, workers, reasons), now)
+				e.spend(&j, reason(&j, pool, reasons), now)
 			case is == rankRunning:
 				running++
 				if !e.started {
@@ -172,7 +172,7 @@ func tagSet(tags []string) string {
 }
 
 // reason is whyWaiting, worked out once for each set of tags.
-func reason(j *cimeter.Job, workers []cimeter.Worker, known map[string]Why) Why {
+func reason(j *cimeter.Job, workers *pool, known map[string]Why) Why {
 	if j.Tags == nil {
 		return WhyUnknown
 	}

@@ -20,7 +20,11 @@ func (b *Board) State(now time.Time) State {
 		}
 		workers := s.list()
 		builds, on := b.view(s, workers, now)
-		st.Builds = append(st.Builds, builds...)
+		if len(b.order) == 1 {
+			st.Builds = builds // the usual case, and the largest part of it
+		} else {
+			st.Builds = append(st.Builds, builds...)
+		}
 		for i := range workers {
 			st.Workers = append(st.Workers, s.viewWorker(workers[i], on, now))
 		}
@@ -62,7 +66,8 @@ func compareBuilds(x, y *Build) int {
 // view is the builds of a server, and of each worker the keys of those it has.
 func (b *Board) view(s *server, workers []cimeter.Worker, now time.Time) (builds []Build, on map[string][]string) {
 	on = map[string][]string{}
-	reasons := map[string]Why{}
+	builds = make([]Build, 0, len(s.jobs))
+	reasons, pool := map[string]Why{}, newPool(workers)
 	for _, e := range s.jobs {
 		if !s.active(e) {
 			continue
@@ -72,7 +77,7 @@ func (b *Board) view(s *server, workers []cimeter.Worker, now time.Time) (builds
 		switch e.rank() {
 		case rankWaiting:
 			v.Waited = waitedUntil(&j, told, at, now)
-			v.Why = reason(&j, workers, reasons)
+			v.Why = reason(&j, pool, reasons)
 			v.Wait = queued(e.spent, v.Waited)
 			if v.Waited.Known {
 				v.Start = b.estimate(s, &j, v.Waited.Value)

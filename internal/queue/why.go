@@ -29,25 +29,20 @@ func matches(has, wanted, ci string) bool {
 
 // whyWaiting is what a build that waits for a worker waits for, as far as the
 // server's workers tell. Nothing is told where some of them are not known.
-func whyWaiting(j *cimeter.Job, workers []cimeter.Worker) Why {
-	if len(workers) == 0 || j.Tags == nil {
+func whyWaiting(j *cimeter.Job, workers *pool) Why {
+	if len(workers.workers) == 0 || j.Tags == nil {
 		return WhyUnknown
 	}
-	fitting, sure := 0, true
-	for i := range workers {
-		w := &workers[i]
-		if w.State == cimeter.WorkerOffline || w.State == cimeter.WorkerDraining || !fits(w, j.Tags) {
-			continue
-		}
-		fitting++
+	any, free, sure := false, false, true
+	workers.fitting(j.Tags, func(w *cimeter.Worker) bool {
 		is := full(w)
-		if is.Known && !is.Value {
-			return WhyUnknown // one is free: why it does not take the build is not known
-		}
-		sure = sure && is.Known
-	}
+		any, free, sure = true, is.Known && !is.Value, sure && is.Known
+		return !free
+	})
 	switch {
-	case fitting == 0:
+	case free: // why it does not take the build is not known
+		return WhyUnknown
+	case !any:
 		return WhyNoWorker
 	case sure:
 		return WhyNoSlot
