@@ -21,6 +21,17 @@ type Container struct {
 	// Pod is set for a container in a Kubernetes pod, by what speaks to the
 	// runtime. Labels are then the container's own, never the pod's mixed in.
 	Pod *Pod
+	// Sandbox is set for the container that holds a pod's namespaces and runs
+	// nothing of the pod's author's.
+	Sandbox   bool
+	Requested Requests // by the pod for this container
+}
+
+// Requests are what a pod asked its cluster to keep free for a container. Absent is
+// not asked for, or not told.
+type Requests struct {
+	CPUCores    Opt[float64] `json:"cpu_cores,omitzero"`
+	MemoryBytes Opt[uint64]  `json:"memory_bytes,omitzero"`
 }
 
 // Mount is a folder, a file or a volume of the machine that is mounted into a

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cimeter/cimeter/internal/agent"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/cri"
 	"github.com/cimeter/cimeter/internal/docker"
 )
 
@@ -69,6 +70,13 @@ func openEngines(conf *config.Agent, variables []string) (_ *engines, err error)
 			return nil, err
 		}
 		e.add("docker", i, host, d)
+	}
+	for i, socket := range conf.CRI {
+		c, err := cri.Open(cri.Options{Socket: socket, Variables: variables})
+		if err != nil {
+			return nil, err
+		}
+		e.add("cri", i, socket, c)
 	}
 	for i, host := range conf.Podman {
 		d, err := docker.Open(docker.Options{Name: "podman", Host: host, Variables: variables})

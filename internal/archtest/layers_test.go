@@ -96,6 +96,7 @@ var layers = map[string]row{
 	"internal/cgroup": {layer: adapter, theirs: sys, whyTheir: "openat, statfs and pread of cgroup files"},
 	"internal/client": {layer: adapter, ours: []string{"internal/display", "internal/queue", "internal/section"}},
 	"internal/debug":  {layer: adapter},
+	"internal/cri": {layer: adapter, theirs: []string{"google.golang.org/protobuf"}, whyTheir: "the encoding of protobuf's fields"},
 	"internal/docker": {layer: adapter,
 		theirs:   []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "github.com/containerd/errdefs"},
 		whyTheir: "the official client of the Docker Engine"},

@@ -1,0 +1,340 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/cimeter/cimeter"
+)
+
+// noticed is a container whose cgroup was seen to come or to be left.
+type noticed struct {
+	id      string
+	running bool
+}
+
+// seen is what the last event of a container told.
+type seen struct {
+	state state
+	pod   *cimeter.Pod
+}
+
+// Noticed tells that the cgroup of a container has come (running), or that its last
+// process has gone. A runtime without events is asked about it at once. It never
+// waits, and may be told of containers that are not the runtime's.
+func (c *Client) Noticed(id string, running bool) {
+	select {
+	case c.noticed <- noticed{id, running}:
+	default: // the next list tells
+	}
+}
+
+// A runtime notes an exit after the kernel, and a sandbox only when its network is
+// made: it is asked again until it says what was noticed.
+const (
+	firstAgain = 10 * time.Millisecond
+	maxAsked   = 9 // the last time 2.5 s after the first
+)
+
+// open is a container that the runtime does not yet say of what was noticed.
+type open struct {
+	running bool
+	asked   int
+	next    time.Time
+}
+
+// streamed is one event of the stream, or why it ended.
+type streamed struct {
+	message []byte
+	err     error
+}
+
+// Follow calls fn for each event until ctx ends or the runtime does not answer, and
+// returns why it ended: never nil. What happened since List is told first, whatever
+// since is. Where the runtime sends no events, they are what has changed from one
+// list to the next, and when the cgroup of a container was noticed.
+func (c *Client) Follow(ctx context.Context, _ time.Time, connected func(), fn func(cimeter.ContainerEvent)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	events := make(chan streamed)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.stream(ctx, events)
+	}()
+	defer func() { cancel(); <-ended }()
+
+	f := &follower{Client: c, fn: fn, open: make(map[string]*open)}
+	if err := f.all(ctx); err != nil {
+		return err
+	}
+	connected()
+	tick := time.NewTimer(c.every)
+	defer tick.Stop()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	next, every := time.Now().Add(c.every), c.every
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return c.wrap("follow", ctx.Err())
+		case e := <-events:
+			switch {
+			case errors.Is(e.err, cimeter.ErrUnsupported):
+				events = nil // by lists alone
+			case e.err != nil:
+				return c.wrap("GetContainerEvents", e.err)
+			default:
+				every = 6 * c.every
+				err = f.event(ctx, e.message)
+			}
+		case n := <-c.noticed:
+			err = f.look(ctx, n)
+		case <-again.C:
+			err = f.again(ctx)
+		case <-tick.C:
+		}
+		if now := time.Now(); err == nil && !now.Before(next) {
+			err = f.all(ctx)
+			next = now.Add(every)
+			tick.Reset(every)
+		}
+		if err != nil {
+			return err
+		}
+		if due, ok := f.due(); ok {
+			again.Reset(time.Until(due))
+		}
+	}
+}
+
+// stream sends the events of the runtime's stream until it ends.
+func (c *Client) stream(ctx context.Context, events chan<- streamed) {
+	tell := func(e streamed) bool {
+		select {
+		case events <- e:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	r, err := c.open(ctx, "GetContainerEvents", nil)
+	if err != nil {
+		tell(streamed{err: err})
+		return
+	}
+	defer r.Body.Close()
+	for {
+		m, err := message(r.Body, nil)
+		if errors.Is(err, io.EOF) {
+			if err = status(r); err == nil {
+				err = cimeter.ErrUnavailable // it has no end of its own
+			}
+		}
+		if !tell(streamed{m, err}) || err != nil {
+			return
+		}
+	}
+}
+
+// follower is what Follow keeps while it follows.
+type follower struct {
+	*Client
+	fn   func(cimeter.ContainerEvent)
+	open map[string]*open
+}
+
+// all lists, and tells what has changed.
+func (f *follower) all(ctx context.Context) error {
+	l, err := f.list(ctx, "")
+	if err != nil {
+		return err
+	}
+	exists := make(map[string]bool, len(l))
+	for i := range l {
+		exists[l[i].ID] = true
+		if err := f.observe(ctx, &l[i]); err != nil {
+			return err
+		}
+	}
+	for id, s := range f.seen {
+		if !exists[id] {
+			f.destroyed(id, s, time.Now())
+		}
+	}
+	return nil
+}
+
+// look asks about one container that was noticed.
+func (f *follower) look(ctx context.Context, n noticed) error {
+	o := f.open[n.id]
+	if o == nil || o.running != n.running {
+		if o == nil && len(f.open) >= maxNoticed {
+			return nil // the next list tells
+		}
+		o = &open{running: n.running}
+		f.open[n.id] = o
+	}
+	l, err := f.list(ctx, n.id)
+	if err != nil {
+		return err
+	}
+	done := false
+	if len(l) > 0 {
+		if err := f.observe(ctx, &l[0]); err != nil {
+			return err
+		}
+		done = l[0].state == exited || n.running && l[0].state == running
+	} else if s, known := f.seen[n.id]; known && !n.running {
+		f.destroyed(n.id, s, time.Now())
+		done = true
+	}
+	o.next = time.Now().Add(firstAgain << o.asked)
+	if o.asked++; done || o.asked >= maxAsked {
+		delete(f.open, n.id)
+	}
+	return nil
+}
+
+// due returns when a container is to be asked about again.
+func (f *follower) due() (first time.Time, ok bool) {
+	for _, o := range f.open {
+		if !ok || o.next.Before(first) {
+			first, ok = o.next, true
+		}
+	}
+	return first, ok
+}
+
+// again asks about the containers that are due: with one list where they are many.
+func (f *follower) again(ctx context.Context) error {
+	now := time.Now()
+	for id, o := range f.open {
+		if o.next.After(now) {
+			continue
+		}
+		if err := f.look(ctx, noticed{id, o.running}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observe tells what has changed of a container since the last event.
+func (f *follower) observe(ctx context.Context, l *listed) error {
+	before := f.seen[l.ID].state
+	if l.state <= before {
+		return nil
+	}
+	var exit cimeter.Opt[int]
+	started, ended := l.StartedAt, time.Time{}
+	if !l.Sandbox && l.state != created {
+		b, _, err := f.status(ctx, "ContainerStatus", l.ID, false)
+		if err != nil && !errors.Is(err, cimeter.ErrNotFound) {
+			return err
+		}
+		if s, err := parseContainer(b, true); b != nil && err == nil {
+			started, ended = s.startedAt, s.finishedAt
+			if s.state == exited {
+				exit = cimeter.Some(s.exit)
+			}
+		}
+	}
+	f.tell(l, before, exit, started, ended)
+	return nil
+}
+
+// tell tells of the states that a container has gone through since before.
+func (f *follower) tell(l *listed, before state, exit cimeter.Opt[int], started, ended time.Time) {
+	now := time.Now()
+	if started.IsZero() {
+		started = now
+	}
+	if ended.IsZero() {
+		ended = now
+	}
+	if before < created {
+		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerCreated, At: l.CreatedAt, Container: l.Container})
+	}
+	if before < running && l.state >= running {
+		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerStarted, At: started, Container: l.Container})
+	}
+	if l.state == exited {
+		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDied, At: ended, Container: l.Container, Exit: exit})
+	}
+	f.seen[l.ID] = seen{l.state, l.Pod}
+}
+
+func (f *follower) destroyed(id string, s seen, at time.Time) {
+	gone := cimeter.Container{ID: id, Pod: s.pod}
+	if s.state == running {
+		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDied, At: at, Container: gone})
+	}
+	f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDestroyed, At: at, Container: gone})
+	delete(f.seen, id)
+}
+
+// event takes a ContainerEventResponse: a container that something happened to, its
+// pod, and the containers of that.
+func (f *follower) event(ctx context.Context, b []byte) error {
+	const deleted = 3
+	var (
+		id       string
+		kind     uint64
+		at       time.Time
+		p        *pod
+		statuses [][]byte
+	)
+	err := fields(b, func(e field) (err error) {
+		switch e.number {
+		case 1:
+			id = e.text()
+		case 2:
+			kind = e.value
+		case 3:
+			at = e.at()
+		case 4:
+			p, err = parsePod(e.bytes, true)
+		case 5:
+			statuses = append(statuses, e.bytes)
+		}
+		return err
+	})
+	if err != nil {
+		return f.wrap("GetContainerEvents", err)
+	}
+	if kind == deleted {
+		if s, known := f.seen[id]; known {
+			f.destroyed(id, s, at)
+		}
+		return nil
+	}
+	if p != nil && p.id == id {
+		l := listed{p.container(), p.state}
+		if l.state > f.seen[id].state {
+			f.tell(&l, f.seen[id].state, cimeter.Opt[int]{}, p.createdAt, at)
+		}
+		return nil
+	}
+	for _, b := range statuses {
+		k, err := parseContainer(b, true)
+		if err != nil {
+			return f.wrap("GetContainerEvents", err)
+		}
+		if k.id != id || p == nil {
+			continue
+		}
+		l := listed{k.container(p.id, p), k.state}
+		var exit cimeter.Opt[int]
+		if k.state == exited {
+			exit = cimeter.Some(k.exit)
+		}
+		if before := f.seen[id].state; l.state > before {
+			f.tell(&l, before, exit, k.startedAt, k.finishedAt)
+		}
+		return nil
+	}
+	return f.look(ctx, noticed{id, kind != 2})
+}
