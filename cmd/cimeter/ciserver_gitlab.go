@@ -57,6 +57,12 @@ func (w gitlabWriter) PutStatus(ctx context.Context, project, sha, description, 
 	return w.Client.PutStatus(ctx, project, sha, gitlabapi.Status{Name: "cimeter", Description: description, URL: url, Pipeline: pipeline})
 }
 
+// FindMergeRequest implements notes.Finder.
+func (w gitlabWriter) FindMergeRequest(ctx context.Context, project, sha string) (int64, string, error) {
+	m, err := w.Client.FindMergeRequest(ctx, project, sha)
+	return m.Number, m.Target, err
+}
+
 // newNotes makes what writes to merge requests; nil: no settings ask for it.
 func newNotes(conf []config.CIServer, made []ciServer, kept builds, log *slog.Logger) *notes.Notes {
 	o := notes.Options{Store: kept, Leader: kept}
@@ -74,6 +80,9 @@ func newNotes(conf []config.CIServer, made []ciServer, kept builds, log *slog.Lo
 			},
 			PipelineURL: pipelineURL(c),
 		})
+		if finder, ok := made[i].writer.(notes.Finder); ok {
+			o.Servers[len(o.Servers)-1].Finder = finder
+		}
 		if hook, ok := made[i].hook.(*gitlabapi.Hook); ok {
 			tell = append(tell, func(to *notes.Notes) {
 				hook.Pipeline = func(p gitlab.Pipeline) {

@@ -22,6 +22,7 @@ type server struct {
 	Server
 	pipelines map[string]*pipeline // by id
 	requests  map[request]*written
+	lookups   int // that this look may make
 }
 
 // pipeline is one whose builds came lately.
@@ -34,6 +35,9 @@ type pipeline struct {
 	status  bool            // the commit has its line
 	fails   int
 	next    time.Time // when it is tried again
+
+	lookups int       // for its merge request
+	ask     time.Time // when the next may be
 }
 
 type request struct {
@@ -74,6 +78,7 @@ func (n *Notes) look(ctx context.Context, s *server) error {
 			break
 		}
 	}
+	s.lookups = lookupsALook
 	var errs []error
 	ids := make([]string, 0, len(s.pipelines))
 	for id := range s.pipelines {
@@ -143,6 +148,9 @@ func (s *server) address(path string) string {
 // write tells of a pipeline what is due.
 func (n *Notes) write(ctx context.Context, s *server, p *pipeline, now time.Time) error {
 	rule := s.Rule(p.Project)
+	if err := s.find(ctx, p, rule, now); err != nil {
+		return err
+	}
 	over := p.Ended || now.Sub(p.touched) >= quiet
 	if over != p.over && len(p.keys) > 0 {
 		p.over, p.dirty = over, p.fails < maxRetry
@@ -193,6 +201,35 @@ func (n *Notes) write(ctx context.Context, s *server, p *pipeline, now time.Time
 		}
 		p.status = true
 	}
+	return nil
+}
+
+// find asks for the merge request, or its target branch, of a pipeline of which
+// nothing told it. A branch may get its merge request after its pipeline began, so it is
+// asked for again when that may have ended.
+func (s *server) find(ctx context.Context, p *pipeline, rule Rule, now time.Time) error {
+	known := p.MergeRequest != 0 && p.Target != ""
+	if s.Finder == nil || known || !rule.Note || len(p.keys) == 0 || p.lookups >= maxLookups || now.Before(p.ask) || s.lookups <= 0 {
+		return nil
+	}
+	if p.MergeRequest == 0 && (len(p.SHA) != 40 && len(p.SHA) != 64) {
+		return nil // of what it is not known which commit
+	}
+	s.lookups--
+	p.lookups++
+	p.ask = now.Add(quiet)
+	var err error
+	was := p.Pipeline
+	if p.MergeRequest == 0 {
+		p.MergeRequest, p.Target, err = s.Finder.FindMergeRequest(ctx, p.Project, p.SHA)
+	} else {
+		p.Target, err = s.Finder.MergeRequestTarget(ctx, p.Project, p.MergeRequest)
+	}
+	if err != nil {
+		p.ask = now.Add(max(quiet, waitOf(err)))
+		return fmt.Errorf("find its merge request: %w", err)
+	}
+	p.dirty = p.dirty || p.Pipeline != was
 	return nil
 }
 

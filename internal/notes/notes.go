@@ -18,6 +18,8 @@ const (
 	leadPause = 15 * time.Second
 	maxRetry  = 10 // writes of one state that fail before it is given up
 
+	maxLookups   = 3    // for the merge request of one pipeline
+	lookupsALook = 10   // of one server: 40 a minute at most
 	maxPipelines = 2000 // that are kept of one server
 	maxJobs      = 500  // of one pipeline
 	maxTold      = 1000 // pipelines that were told and not looked at
@@ -28,6 +30,16 @@ type Writer interface {
 	PutNote(ctx context.Context, project string, mergeRequest int64, marker, body string, id int64) (int64, error)
 	// PutStatus wraps cimeter.ErrConflict when the commit has the status already.
 	PutStatus(ctx context.Context, project, sha, description, url string, pipeline int64) error
+}
+
+// Finder finds out what nothing told of a pipeline: one try each. See
+// gitlabapi.Client.
+type Finder interface {
+	// FindMergeRequest returns the open merge request whose branch is at a commit, 0
+	// for none, and its target branch.
+	FindMergeRequest(ctx context.Context, project, sha string) (number int64, target string, err error)
+	// MergeRequestTarget returns a merge request's target branch.
+	MergeRequestTarget(ctx context.Context, project string, number int64) (string, error)
 }
 
 // Store is what is known of builds.
@@ -55,6 +67,7 @@ type Server struct {
 	CI           string
 	Host         string // as keys have it
 	Writer       Writer
+	Finder       Finder // nil: nobody is asked
 	Rule         func(project string) Rule
 	Pages        string // address of the own pages; "" is none
 	MergeRequest func(ref string) int64

@@ -1,6 +1,7 @@
 package notes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type world struct {
 	store *sqlite.Store
 	at    time.Time
 	n     int
+	sha   string // of the builds; "": 7e4d
 }
 
 func newWorld(t *testing.T, rule Rule) *world {
@@ -82,7 +84,7 @@ func (w *world) build(project, name, pipeline, ref string, cpu float64) {
 	w.n++
 	r := &cimeter.Record{Schema: 1, Complete: true, Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{}, StartedAt: w.at.Add(-time.Minute), EndedAt: w.at,
 		Build: cimeter.Build{Key: fmt.Sprint("gitlab/g.example.com/", w.n), CI: "gitlab", Server: "g.example.com", Project: project, Number: fmt.Sprint(w.n), Name: name, Attempt: 1,
-			Pipeline: pipeline, Ref: ref, SHA: "7e4d"},
+			Pipeline: pipeline, Ref: ref, SHA: cmp.Or(w.sha, "7e4d")},
 		Usage: cimeter.Usage{WallSeconds: 60, CPUSeconds: cimeter.CPUSeconds{Total: cimeter.Some(cpu)}}}
 	if _, err := w.store.Put(context.Background(), []store.Put{{Record: r, ReceivedAt: w.at}}); err != nil {
 		w.t.Fatal(err)
@@ -181,6 +183,77 @@ func TestNotes_Rules(t *testing.T) {
 	w2.pass(10 * time.Minute)
 	if len(w.writes)+len(w.statuses)+len(w2.writes)+len(w2.statuses) > 0 {
 		t.Error("something was written")
+	}
+}
+
+// finder knows the merge requests of commits.
+type finder struct {
+	asked  []string
+	number map[string]int64 // by commit
+	fail   error
+}
+
+func (f *finder) FindMergeRequest(_ context.Context, project, sha string) (int64, string, error) {
+	f.asked = append(f.asked, project+" "+sha[:2])
+	n := f.number[sha]
+	if n == 0 || f.fail != nil {
+		return 0, "", f.fail
+	}
+	return n, "main", nil
+}
+
+func (f *finder) MergeRequestTarget(_ context.Context, project string, number int64) (string, error) {
+	f.asked = append(f.asked, fmt.Sprint(project, "!", number))
+	return "main", f.fail
+}
+
+// What nothing told of a pipeline is asked for, a few times: the merge request of a
+// branch's pipeline by its commit, the target branch of one that its ref tells.
+func TestNotes_Finder(t *testing.T) {
+	sha := func(s string) string { return strings.Repeat(s, 20) }
+	w := newWorld(t, Rule{Note: true, Always: true})
+	f := &finder{number: map[string]int64{sha("aa"): 7}}
+	w.servers[0].Finder = f
+	w.sha = sha("aa")
+	w.build("group/app", "test", "991", "feature/x", 150)
+	w.build("other/app", "test", "992", "feature/x", 150) // no rule
+	w.pass(time.Minute)
+	if fmt.Sprint(f.asked) != "[group/app aa]" || !strings.Contains(w.notes[7], "#991") {
+		t.Errorf("asked %q: %v", f.asked, w.notes)
+	}
+	w.build("group/app", "test", "993", "refs/merge-requests/5/head", 150)
+	w.pass(time.Minute)
+	if fmt.Sprint(f.asked) != "[group/app aa group/app!5]" || w.notes[5] == "" {
+		t.Errorf("asked %q: %v", f.asked, w.notes)
+	}
+	// One that comes later is found; one that does not is not asked for for ever.
+	f.asked, w.sha = nil, sha("bb")
+	w.build("group/app", "test", "994", "feature/y", 150)
+	w.pass(2 * time.Minute)
+	f.number[sha("bb")] = 8
+	w.pass(5 * time.Minute)
+	if fmt.Sprint(f.asked) != "[group/app bb group/app bb]" || w.notes[8] == "" {
+		t.Errorf("asked %q: %v", f.asked, w.notes)
+	}
+	f.asked, w.sha, f.fail = nil, sha("cc"), errors.New("away")
+	w.build("group/app", "test", "995", "feature/z", 150)
+	if errs := w.pass(40 * time.Minute); len(f.asked) != maxLookups || len(errs) != maxLookups {
+		t.Errorf("asked %q, %v: want it given up", f.asked, errs)
+	}
+}
+
+// Many pipelines do not make many requests at once.
+func TestNotes_FinderLimit(t *testing.T) {
+	w := newWorld(t, Rule{Note: true})
+	f := &finder{}
+	w.servers[0].Finder = f
+	w.sha = strings.Repeat("dd", 20)
+	for i := range 100 {
+		w.build("group/app", "test", fmt.Sprint(1000+i), "feature/x", 1)
+	}
+	w.pass(time.Minute)
+	if n := len(f.asked); n > 4*lookupsALook || n < lookupsALook {
+		t.Errorf("%d requests in a minute: want at most %d", n, 4*lookupsALook)
 	}
 }
 

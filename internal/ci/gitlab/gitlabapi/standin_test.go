@@ -44,7 +44,8 @@ type standin struct {
 	log      []string                                          // method and path with query of each request
 	notMod   int
 	notes    map[int64]map[string]any
-	writes   []string // bodies of writes
+	writes   []string         // bodies of writes
+	requests []map[string]any // merge requests
 }
 
 type event struct{ id, project int64 }
@@ -132,6 +133,8 @@ func (s *standin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.list(w, r, all)
 	case len(part) >= 3 && part[0] == "projects" && part[2] == "jobs":
 		s.projectJobs(w, r, part)
+	case len(part) == 6 && part[2] == "repository" && part[5] == "merge_requests", len(part) == 4 && part[2] == "merge_requests":
+		s.mergeRequests(w, r, part)
 	case len(part) >= 5 && part[2] == "merge_requests" && part[4] == "notes", len(part) == 4 && part[2] == "statuses", path == "user":
 		s.write(w, r, part)
 	default:

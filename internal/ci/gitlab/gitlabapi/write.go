@@ -180,27 +180,3 @@ func firstRunes(s string, n int) string {
 	}
 	return s
 }
-
-// MergeRequest is the number of the open merge request that a commit belongs to, 0
-// for none; of several the newest.
-func (c *Client) MergeRequest(ctx context.Context, project, sha string) (int64, error) {
-	ctx, _ = c.start(ctx, mayRead)
-	if !hexDigits(sha) {
-		return 0, fmt.Errorf("find merge request of a commit: want a SHA: %w", cimeter.ErrInvalid)
-	}
-	var list []struct {
-		IID   int64  `json:"iid"`
-		State string `json:"state"`
-	}
-	path := "projects/" + url.PathEscape(project) + "/repository/commits/" + sha + "/merge_requests"
-	if _, err := c.get(ctx, "find merge request of a commit", path, nil, &list); err != nil {
-		return 0, err
-	}
-	var newest int64
-	for _, m := range list {
-		if m.State == "opened" {
-			newest = max(newest, m.IID)
-		}
-	}
-	return newest, nil
-}

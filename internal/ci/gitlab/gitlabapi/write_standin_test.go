@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
@@ -50,6 +51,31 @@ func (s *standin) write(w http.ResponseWriter, r *http.Request, part []string) {
 		}
 		s.list(w, r, all)
 	}
+}
+
+// mergeRequests serves one by its number, and those that have a commit
+// (lib/api/entities/merge_request_basic.rb).
+func (s *standin) mergeRequests(w http.ResponseWriter, r *http.Request, part []string) {
+	if s.projectID(part[1]) == 0 {
+		answer(w, 404, map[string]string{"message": "404 Project Not Found"})
+		return
+	}
+	var all []row
+	for _, m := range s.requests {
+		id := m["iid"].(int64)
+		if len(part) == 4 && strconv.FormatInt(id, 10) == part[3] {
+			answer(w, 200, m)
+			return
+		}
+		if state := r.URL.Query().Get("state"); slices.Contains(m["commits"].([]string), part[len(part)-2]) && (state == "" || state == m["state"]) {
+			all = append(all, row{id, m})
+		}
+	}
+	if len(part) == 4 {
+		answer(w, 404, map[string]string{"message": "404 Not found"})
+		return
+	}
+	s.list(w, r, all)
 }
 
 // cancel is the mutation jobCancel (app/graphql/mutations/ci/job/cancel.rb).

@@ -78,3 +78,40 @@ func TestPutStatus(t *testing.T) {
 		}
 	}
 }
+
+// The merge request of a commit is the newest open one whose branch is at it.
+func TestFindMergeRequest(t *testing.T) {
+	s := newStandin(t)
+	s.projects = 1
+	sha, older := strings.Repeat("7e", 20), strings.Repeat("ab", 20)
+	add := func(iid int64, state, head, target string) {
+		s.requests = append(s.requests, map[string]any{"iid": iid, "state": state, "sha": head, "target_branch": target, "commits": []string{sha, older}})
+	}
+	add(3, "opened", sha, "main")
+	add(5, "opened", sha, "stable")
+	add(6, "merged", sha, "main")
+	add(7, "opened", strings.Repeat("cd", 20), "main") // stacked on it
+	c := client(t, s)
+	got, err := c.FindMergeRequest(context.Background(), pathOf(1), sha)
+	if want := (gitlabapi.MergeRequest{Number: 5, Target: "stable"}); err != nil || got != want {
+		t.Errorf("%+v, %v: want %+v", got, err, want)
+	}
+	for _, none := range []string{older, strings.Repeat("00", 20)} {
+		if got, err := c.FindMergeRequest(context.Background(), pathOf(1), none); err != nil || got.Number != 0 {
+			t.Errorf("%s: %+v, %v: want none", none, got, err)
+		}
+	}
+	if target, err := c.MergeRequestTarget(context.Background(), pathOf(1), 3); err != nil || target != "main" {
+		t.Errorf("%q, %v", target, err)
+	}
+	if _, err := c.MergeRequestTarget(context.Background(), pathOf(1), 4); !errors.Is(err, cimeter.ErrNotFound) {
+		t.Errorf("one that is not there: %v", err)
+	}
+	if _, err := c.FindMergeRequest(context.Background(), pathOf(1), "../../x"); !errors.Is(err, cimeter.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	none := client(t, s, func(o *gitlabapi.Options) { o.WriteToken = nil })
+	if _, err := none.FindMergeRequest(context.Background(), pathOf(1), sha); !errors.Is(err, cimeter.ErrUnauthorized) {
+		t.Errorf("without a token: %v", err)
+	}
+}
