@@ -70,6 +70,7 @@ type server struct {
 	jobs    map[string]*entry
 	ended   map[string]time.Time // builds without details, by when they were told of last
 	workers map[string]*workerEntry
+	moved   map[string]string // keys of before, by those of now
 
 	wholeJobs, wholeWorkers time.Time // when a whole list was asked for last
 	toldJobs, toldWorkers   bool
@@ -85,14 +86,16 @@ type server struct {
 
 	longest []Longest // by hour, of the last day
 	points  []Point   // append-only: readers share it
+	coarse  []Point   // likewise
 	minute  minute
+	fresh   []KeptPoint // that nobody took yet
 }
 
 // NewBoard returns a board that nothing was told to.
 func NewBoard(o Options) *Board {
 	b := &Board{start: o.Start, servers: map[string]*server{}, waits: map[string]*samples{}}
 	for _, s := range o.Servers {
-		one := &server{Source: s, jobs: map[string]*entry{}, ended: map[string]time.Time{}, workers: map[string]*workerEntry{}}
+		one := &server{Source: s, jobs: map[string]*entry{}, ended: map[string]time.Time{}, workers: map[string]*workerEntry{}, moved: map[string]string{}}
 		if b.servers[s.Name] == nil {
 			b.order = append(b.order, one)
 		}
@@ -135,8 +138,9 @@ func (b *Board) Add(name string, polled bool, r Report) (changed []cimeter.Job) 
 	for i := range r.Workers {
 		b.addWorker(s, &r, &r.Workers[i])
 	}
+	stay := b.moves(s, &r)
 	for i := range r.Jobs {
-		if e := b.addJob(s, &r, &r.Jobs[i]); e != nil {
+		if e := b.addJob(s, &r, keyed(&r.Jobs[i], stay)); e != nil {
 			if j, _, _ := e.job(s.ahead()); !sameJob(&j, &e.last) {
 				e.last = j
 				changed = append(changed, j)

@@ -13,6 +13,9 @@ type Report struct {
 	At      time.Time
 	Jobs    []cimeter.Job    // in no order; one key at most once; builds that ended too
 	Workers []cimeter.Worker // in no order
+	// Moved are builds that have another key than before; where one of them is in
+	// Jobs, it is there under the new one.
+	Moved []Moved
 	// WholeJobs says that every build that waits, is blocked or runs is in Jobs:
 	// one of that server that is not has left. WholeWorkers says so of Workers.
 	WholeJobs, WholeWorkers bool

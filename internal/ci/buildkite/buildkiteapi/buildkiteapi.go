@@ -21,6 +21,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
+	"github.com/cimeter/cimeter/internal/ci/buildkite"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
@@ -205,7 +206,7 @@ func buildPath(project string, number int64) string {
 // Cancel ends the build that a key's job is of, with all its jobs: Buildkite's API
 // ends no single one.
 func (c *Client) Cancel(ctx context.Context, key string) error {
-	rest, ok := strings.CutPrefix(key, cimeter.BuildKey(CI, c.server)+"/")
+	rest, ok := strings.CutPrefix(key, cimeter.BuildKey(buildkite.CI, c.server)+"/")
 	parts := strings.Split(rest, "/")
 	if !ok || len(parts) != 4 || !slug(parts[0]) || !slug(parts[1]) {
 		return fmt.Errorf("build %.200q: want one of %s: %w", key, c.server, cimeter.ErrInvalid)

@@ -13,6 +13,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
+	"github.com/cimeter/cimeter/internal/ci/buildkite"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
@@ -29,7 +30,7 @@ type Hook struct {
 // at most five minutes from now; where there is none, that X-Buildkite-Token is the
 // secret. The error wraps [cimeter.ErrUnauthorized].
 func (h Hook) Verify(header http.Header, body []byte, now time.Time) error {
-	secret, err := ask.Secret(CI, h.Secret)
+	secret, err := ask.Secret(buildkite.CI, h.Secret)
 	if err != nil {
 		return err
 	}
@@ -38,17 +39,17 @@ func (h Hook) Verify(header http.Header, body []byte, now time.Time) error {
 		// As hashes: those of any two texts are of one length.
 		got, want := sha256.Sum256([]byte(header.Get("X-Buildkite-Token"))), sha256.Sum256([]byte(secret))
 		if !hmac.Equal(got[:], want[:]) {
-			return ask.Refuse(CI, "no signature, and the token is another")
+			return ask.Refuse(buildkite.CI, "no signature, and the token is another")
 		}
 		return nil
 	}
 	at, sum, ok := strings.Cut(strings.TrimPrefix(signature, "timestamp="), ",signature=")
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if !ok || err != nil || !ask.Signed(secret, sum, []byte(at+"."), body) {
-		return ask.Refuse(CI, "signature is another's")
+		return ask.Refuse(buildkite.CI, "signature is another's")
 	}
 	if off := now.Sub(time.Unix(seconds, 0)).Abs(); off > maxAge {
-		return ask.Refuse(CI, "time is %v from now: want at most %v", off.Round(time.Second), maxAge)
+		return ask.Refuse(buildkite.CI, "time is %v from now: want at most %v", off.Round(time.Second), maxAge)
 	}
 	return nil
 }

@@ -8,10 +8,8 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
+	"github.com/cimeter/cimeter/internal/ci/buildkite"
 )
-
-// CI is the kind of CI system in builds of this package.
-const CI = "buildkite"
 
 // The JSON of Buildkite's REST API and webhooks, as far as it is read.
 type (
@@ -118,7 +116,7 @@ func (j *job) job(server string, b *build) (out cimeter.Job, ok bool) {
 	}
 	number := strconv.FormatInt(b.Number, 10)
 	out.Build = cimeter.Build{
-		Key: cimeter.BuildKey(CI, server, project, number, j.ID), CI: CI, Server: server, Project: project, Number: number, Name: j.Name,
+		Key: buildkite.Key(server, project, number, j.ID), CI: buildkite.CI, Server: server, Project: project, Number: number, Name: j.Name,
 		Ref: b.Branch, SHA: b.Commit, Event: b.Source, URL: ci.PageOf(j.WebURL), Attempt: max(j.Retries, 0) + 1,
 	}
 	out.Status, out.FailureReason = status(j)
@@ -146,7 +144,7 @@ func (b *build) jobs(server string) (jobs []cimeter.Job) {
 // worker maps an agent; builds are the keys of those that it has.
 func (a *agent) worker(server string, builds []string) cimeter.Worker {
 	w := cimeter.Worker{
-		CI: CI, Server: server, ID: a.ID, Name: a.Name, Machine: a.Hostname, Runner: cimeter.Runner{Name: a.Name}, Slots: cimeter.Some(1),
+		CI: buildkite.CI, Server: server, ID: a.ID, Name: a.Name, Machine: a.Hostname, Runner: cimeter.Runner{Name: a.Name}, Slots: cimeter.Some(1),
 		Tags: a.MetaData, Version: a.Version, Builds: builds,
 	}
 	switch {

@@ -49,6 +49,7 @@ func (c *Client) pollForgejo(ctx context.Context) (queue.Report, error) {
 				job.Project = c.o.Projects[i]
 			}
 			report.Jobs = append(report.Jobs, job)
+			report.Moved = append(report.Moved, c.server.moved(j.ID, j.TaskID)...)
 		}
 		for page := 1; page <= maxPages; page++ {
 			var some []runner

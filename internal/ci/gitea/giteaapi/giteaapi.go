@@ -189,6 +189,7 @@ func (c *Client) note(ctx context.Context, r *ask.Round, found []job, report *qu
 		}
 		c.remember(j.ID, k)
 		report.Jobs = append(report.Jobs, c.job(j, k))
+		report.Moved = append(report.Moved, c.server.moved(j.ID, k.task)...)
 	}
 	return told, nil
 }
@@ -295,6 +296,7 @@ func (c *Client) ends(ctx context.Context, r *ask.Round, told map[int64]bool, re
 		}
 		out := c.job(&j, &k)
 		report.Jobs = append(report.Jobs, out)
+		report.Moved = append(report.Moved, c.server.moved(j.ID, k.task)...)
 		if out.Status.Ended() {
 			over = append(over, id)
 		} else {

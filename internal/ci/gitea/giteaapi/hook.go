@@ -81,6 +81,6 @@ func (h Hook) Parse(header http.Header, body []byte) (report queue.Report, id st
 			return report, id, nil
 		}
 	}
-	report.Jobs = []cimeter.Job{s.job(p.Repo.FullName, p.Job, task)}
+	report.Jobs, report.Moved = []cimeter.Job{s.job(p.Repo.FullName, p.Job, task)}, s.moved(p.Job.ID, task)
 	return report, id, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
 	"github.com/cimeter/cimeter/internal/ci/gitea"
+	"github.com/cimeter/cimeter/internal/queue"
 )
 
 // The JSON of Gitea's modules/structs/repo_actions.go, as far as it is read.
@@ -167,6 +168,17 @@ func (s server) key(job, task int64) (key, number string) {
 		return gitea.Key(s.ci, number), number
 	}
 	return cimeter.BuildKey(s.ci, s.host, "job", strconv.FormatInt(job, 10)), ""
+}
+
+// moved is the key that a job had until a runner took it, and that of its task; none
+// where that is not known.
+func (s server) moved(job, task int64) []queue.Moved {
+	if task <= 0 {
+		return nil
+	}
+	from, _ := s.key(job, 0)
+	to, _ := s.key(job, task)
+	return []queue.Moved{{From: from, To: to}}
 }
 
 // job maps a job of Gitea.

@@ -7,8 +7,9 @@
 // never logs and makes one try a question. Start with [New] or [Hook]. A Client polls in
 // one goroutine at a time; the rest of it, and a Hook, may be used by many.
 //
-// A job's key is made of the run's and the job's numbers. The runner names neither
-// to the containers of a job, so agents' records have other keys.
+// A job that waits has a key of the run's and the job's numbers. Runners do not know
+// the job's, so one that a runner has is told under the key that agents give it, of
+// run, attempt, runner and name.
 package githubapi
 
 import (
@@ -198,11 +199,11 @@ func (c *Client) look(ctx context.Context, r *ask.Round, report *queue.Report) e
 			return err
 		}
 		over := len(found) > 0
-		for i := range found {
-			j := found[i].job(c.server, k.repo, k.run.Event)
-			over = over && j.Status.Ended()
-			report.Jobs = append(report.Jobs, j)
+		jobs, moved := k.run.jobs(c.server, k.repo, found)
+		for i := range jobs {
+			over = over && jobs[i].Status.Ended()
 		}
+		report.Jobs, report.Moved = append(report.Jobs, jobs...), append(report.Moved, moved...)
 		// A run whose jobs have all ended can get more, as long as it is not finished.
 		if k.run.Status == "completed" && (over || len(found) == 0) {
 			ended = append(ended, id)
@@ -278,7 +279,7 @@ func (c *Client) Cancel(ctx context.Context, key string) error {
 	bad := fmt.Errorf("build %.200q: want one of %s: %w", key, c.server, cimeter.ErrInvalid)
 	rest, ok := strings.CutPrefix(key, cimeter.BuildKey(github.CI, c.server)+"/")
 	parts := strings.Split(rest, "/")
-	if !ok || len(parts) != 5 || parts[3] != "job" {
+	if !ok || len(parts) != 6 && (len(parts) != 5 || parts[3] != "job") {
 		return bad
 	}
 	owner, ownerErr := url.PathUnescape(parts[0])
@@ -333,9 +334,8 @@ func (c *Client) Builds(ctx context.Context, since time.Time, cursor string) (jo
 		if err != nil {
 			return nil, "", err
 		}
-		for i := range found {
-			jobs = append(jobs, found[i].job(c.server, repo, run.Event))
-		}
+		its, _ := run.jobs(c.server, repo, found)
+		jobs = append(jobs, its...)
 	}
 	switch {
 	case len(*list.Runs) == size:

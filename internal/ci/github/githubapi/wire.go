@@ -1,6 +1,8 @@
 package githubapi
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
 	"github.com/cimeter/cimeter/internal/ci/github"
+	"github.com/cimeter/cimeter/internal/queue"
 )
 
 // The JSON of GitHub's REST API and webhooks, as far as it is read.
@@ -22,6 +25,9 @@ type (
 		Event      string    `json:"event"`
 		UpdatedAt  time.Time `json:"updated_at"`
 		HeadBranch string    `json:"head_branch"`
+		Repository struct {
+			FullName string `json:"full_name"` // as its jobs know it, capitals included
+		} `json:"repository"`
 	}
 	jobs struct {
 		Jobs  *[]job `json:"jobs"`
@@ -88,11 +94,45 @@ func status(s, conclusion string) (is cimeter.JobStatus, reason string) {
 	return cimeter.JobUnknown, ""
 }
 
+// jobs maps jobs of a run. What a runner has is there under the key that agents give
+// it, which they make of the runner's name and the job's; of two that are the same in
+// both, the legs of a matrix one after the other, the first one is.
+func (r *run) jobs(server, repo string, found []job) (all []cimeter.Job, moved []queue.Moved) {
+	if r.Repository.FullName != "" {
+		repo = r.Repository.FullName
+	}
+	slices.SortStableFunc(found, func(a, b job) int { return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID)) })
+	taken := map[string]bool{}
+	for i := range found {
+		j := found[i].job(server, repo, r.Event)
+		if m, ok := found[i].moved(server, repo); ok && !taken[m.To] {
+			taken[m.To], j.Key = true, m.To
+			moved = append(moved, m)
+		}
+		all = append(all, j)
+	}
+	return all, moved
+}
+
+// moved is the key that a job had until a runner took it, and the one that agents
+// give it. ok is false where none has it.
+func (j *job) moved(server, repo string) (m queue.Moved, ok bool) {
+	if j.RunnerName == "" || j.Status != "in_progress" && j.Status != "completed" {
+		return m, false
+	}
+	return queue.Moved{From: j.key(server, repo), To: github.Key(server, repo, strconv.FormatInt(j.RunID, 10), j.Attempt, j.RunnerName, j.Name)}, true
+}
+
+// key is that of a job that no runner has.
+func (j *job) key(server, repo string) string {
+	return cimeter.BuildKey(github.CI, server, repo, strconv.FormatInt(j.RunID, 10), "job", strconv.FormatInt(j.ID, 10))
+}
+
 // job maps a job of a repository, OWNER/NAME, on a server.
 func (j *job) job(server, repo, event string) (out cimeter.Job) {
 	runID := strconv.FormatInt(j.RunID, 10)
 	out.Build = cimeter.Build{
-		Key: cimeter.BuildKey(github.CI, server, repo, runID, "job", strconv.FormatInt(j.ID, 10)), CI: github.CI, Server: server,
+		Key: j.key(server, repo), CI: github.CI, Server: server,
 		Project: repo, Number: strconv.FormatInt(j.ID, 10), Name: j.Name, Attempt: max(j.Attempt, 0), Pipeline: runID, Ref: j.HeadBranch,
 		SHA: j.HeadSHA, Event: event, URL: ci.PageOf(j.HTMLURL), Runner: cimeter.Runner{Name: j.RunnerName},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
+	"github.com/cimeter/cimeter/internal/ci/jenkins"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
@@ -30,7 +31,7 @@ type Hook struct {
 // bearer token. Neither plugin signs what it sends. The error wraps
 // [cimeter.ErrUnauthorized].
 func (h Hook) Verify(header http.Header, _ []byte, _ time.Time) error {
-	secret, err := ask.Secret(CI, h.Secret)
+	secret, err := ask.Secret(jenkins.CI, h.Secret)
 	if err != nil {
 		return err
 	}
@@ -46,10 +47,10 @@ func (h Hook) Verify(header http.Header, _ []byte, _ time.Time) error {
 	case "bearer":
 		told = strings.TrimSpace(told)
 	default:
-		return ask.Refuse(CI, "no password and no token")
+		return ask.Refuse(jenkins.CI, "no password and no token")
 	}
 	if !same(told, secret) {
-		return ask.Refuse(CI, "the secret is another")
+		return ask.Refuse(jenkins.CI, "the secret is another")
 	}
 	return nil
 }
@@ -65,6 +66,7 @@ func same(a, b string) bool {
 type notification struct {
 	Build *struct { // Notification
 		Number    int64           `json:"number"`
+		QueueID   int64           `json:"queue_id"`
 		Phase     string          `json:"phase"`
 		Status    string          `json:"status"` // of a build that began: of an earlier one, or none
 		URL       string          `json:"url"`    // job/a/18/
@@ -81,6 +83,8 @@ type notification struct {
 	Type   string          `json:"type"`
 	Source string          `json:"source"` // job/a/
 	Data   json.RawMessage `json:"data"`   // the build, or an object that has it as run
+
+	item int64 // of the queue, which the build was; 0: not told
 }
 
 // Parse reads a webhook that was verified. id is the event's, and of a notification
@@ -108,7 +112,7 @@ func (h Hook) Parse(_ http.Header, body []byte) (report queue.Report, id string,
 	if !ok {
 		return report, "", fmt.Errorf("webhook of jenkins: no build with a number and an address in it: %w", cimeter.ErrInvalid)
 	}
-	report.Jobs = []cimeter.Job{j}
+	report.Jobs, report.Moved = []cimeter.Job{j}, c.moved(n.item, j.Key)
 	return report, id, nil
 }
 
@@ -138,6 +142,7 @@ func (h Hook) event(c *Client, n *notification) (j cimeter.Job, ok bool, err err
 	b.URL = h.page(strings.TrimRight(n.Source, "/") + "/" + strconv.FormatInt(b.Number, 10) + "/")
 	running := n.Type == "run.initialize" || n.Type == "run.started" // building is told until all is put away
 	b.Building = &running
+	n.item = b.QueueID
 	j, ok = c.ran(&b, b.BuiltOn)
 	return j, ok, nil
 }
@@ -147,6 +152,7 @@ func (h Hook) event(c *Client, n *notification) (j cimeter.Job, ok bool, err err
 // its end.
 func (h Hook) notified(c *Client, n *notification) (j cimeter.Job, ok bool, err error) {
 	told := n.Build
+	n.item = told.QueueID
 	b := build{Number: told.Number, URL: told.FullURL, Result: told.Status, Duration: max(told.Duration, 0)}
 	if jobPath(b.URL) == "" {
 		b.URL = h.page(told.URL)

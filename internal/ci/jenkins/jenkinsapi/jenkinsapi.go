@@ -23,6 +23,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
+	"github.com/cimeter/cimeter/internal/ci/jenkins"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
@@ -133,6 +134,7 @@ func (c *Client) runs(nodes []computer, report *queue.Report) (now map[string]ru
 			now[j.Key] = b
 			begun[e.Build.QueueID] = true
 			report.Jobs = append(report.Jobs, j)
+			report.Moved = append(report.Moved, c.moved(e.Build.QueueID, j.Key)...)
 		}
 		report.Workers = append(report.Workers, c.worker(n, builds))
 	}
@@ -190,6 +192,7 @@ func (c *Client) ends(ctx context.Context, r *ask.Round, now map[string]running,
 			now[key] = was // between two steps of a pipeline
 		}
 		report.Jobs = append(report.Jobs, j)
+		report.Moved = append(report.Moved, c.moved(b.QueueID, j.Key)...)
 	}
 	return nil
 }
@@ -197,7 +200,7 @@ func (c *Client) ends(ctx context.Context, r *ask.Round, now map[string]running,
 // Cancel takes an item out of the queue, or ends a build.
 func (c *Client) Cancel(ctx context.Context, key string) error {
 	bad := fmt.Errorf("build %.200q: want one of %s: %w", key, c.server, cimeter.ErrInvalid)
-	rest, ok := strings.CutPrefix(key, cimeter.BuildKey(CI, c.server)+"/")
+	rest, ok := strings.CutPrefix(key, cimeter.BuildKey(jenkins.CI, c.server)+"/")
 	parts := strings.Split(rest, "/")
 	if !ok || len(parts) < 2 {
 		return bad

@@ -8,10 +8,9 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
+	"github.com/cimeter/cimeter/internal/ci/jenkins"
+	"github.com/cimeter/cimeter/internal/queue"
 )
-
-// CI is the kind of CI system in builds of this package.
-const CI = "jenkins"
 
 // The JSON of Jenkins' remote API, as far as it is read: each question names these
 // fields and no others. Times are milliseconds since 1970. Why an item waits is a
@@ -132,6 +131,19 @@ func result(s string) cimeter.JobStatus {
 	return cimeter.JobUnknown
 }
 
+// itemKey is the key of an item of the queue.
+func (c *Client) itemKey(id int64) string {
+	return cimeter.BuildKey(jenkins.CI, c.server, "queue", strconv.FormatInt(id, 10))
+}
+
+// moved is what an item of the queue became; none where its number is not told.
+func (c *Client) moved(item int64, build string) []queue.Moved {
+	if item <= 0 {
+		return nil
+	}
+	return []queue.Moved{{From: c.itemKey(item), To: build}}
+}
+
 // queued maps an item of the queue. ok is false for one of no job: a step of a
 // pipeline that waits for a node.
 func (c *Client) queued(it *item) (j cimeter.Job, ok bool) {
@@ -139,7 +151,7 @@ func (c *Client) queued(it *item) (j cimeter.Job, ok bool) {
 	if it.ID <= 0 || job == "" {
 		return j, false
 	}
-	j.Build = cimeter.Build{Key: cimeter.BuildKey(CI, c.server, "queue", strconv.FormatInt(it.ID, 10)), CI: CI, Server: c.server, Project: job, Name: job, URL: ci.PageOf(it.Task.URL)}
+	j.Build = cimeter.Build{Key: c.itemKey(it.ID), CI: jenkins.CI, Server: c.server, Project: job, Name: job, URL: ci.PageOf(it.Task.URL)}
 	j.Status = cimeter.JobBlocked // by another build of it, or its quiet period
 	if it.Buildable || it.Pending {
 		j.Status = cimeter.JobWaiting
@@ -157,7 +169,7 @@ func (c *Client) ran(b *build, worker string) (j cimeter.Job, ok bool) {
 	}
 	number := strconv.FormatInt(b.Number, 10)
 	j.Build = cimeter.Build{
-		Key: cimeter.BuildKey(CI, c.server, job, number), CI: CI, Server: c.server, Project: job, Number: number, Name: job,
+		Key: jenkins.Key(c.server, job, number), CI: jenkins.CI, Server: c.server, Project: job, Number: number, Name: job,
 		URL: ci.PageOf(b.URL), Runner: cimeter.Runner{Name: worker},
 	}
 	j.Worker = worker
@@ -189,7 +201,7 @@ func (c *Client) worker(n *computer, builds []string) cimeter.Worker {
 		}
 	}
 	w := cimeter.Worker{
-		CI: CI, Server: c.server, ID: n.Name, Name: n.Name, Runner: cimeter.Runner{Name: n.Name}, Slots: cimeter.Some(n.Executors), Running: cimeter.Some(busy), Builds: builds,
+		CI: jenkins.CI, Server: c.server, ID: n.Name, Name: n.Name, Runner: cimeter.Runner{Name: n.Name}, Slots: cimeter.Some(n.Executors), Running: cimeter.Some(busy), Builds: builds,
 	}
 	for _, l := range n.Labels {
 		w.Tags = append(w.Tags, l.Name)
