@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
@@ -49,12 +48,12 @@ func newIdentifiers(conf config.Agent) (identifiers, error) {
 	}
 	containers := ci.First(set.Identify, gitlab.Identify, drone.Identify, woodpecker.Identify,
 		gitea.Identify, github.Identify, act.Identify)
-	pods := ci.First(withPod(set.Identify), gitlab.Identify, drone.Identify, woodpecker.Identify,
-		github.Pods(nil), jenkins.Identify, buildkite.Identify, tekton.Identify, argo.Identify, prow.Identify)
+	pods := newPods(ci.First(withPod(set.Identify), gitlab.Identify, drone.Identify, woodpecker.Identify,
+		github.Pods(nil), jenkins.Identify, buildkite.Identify, tekton.Identify, argo.Identify, prow.Identify))
 	return identifiers{
 		identify: func(c *cimeter.Container) (cimeter.Identity, bool) {
 			if c.Pod != nil {
-				return pods(c)
+				return pods.Identify(c)
 			}
 			return containers(c)
 		},
@@ -62,19 +61,6 @@ func newIdentifiers(conf config.Agent) (identifiers, error) {
 			woodpecker.Variables(), gitea.Variables(), github.Variables(), act.Variables(), buildkite.Variables(), prow.Variables()),
 		inspectAll: inspectAll,
 	}, nil
-}
-
-// withPod lets rules match labels and annotations of a container's pod as they do
-// the container's labels, which come before those of the same name.
-func withPod(identify ci.Identifier) ci.Identifier {
-	return func(c *cimeter.Container) (cimeter.Identity, bool) {
-		all := *c
-		all.Labels = make(map[string]string, len(c.Labels)+len(c.Pod.Labels)+len(c.Pod.Annotations))
-		maps.Copy(all.Labels, c.Pod.Annotations)
-		maps.Copy(all.Labels, c.Pod.Labels)
-		maps.Copy(all.Labels, c.Labels)
-		return identify(&all)
-	}
 }
 
 func patterns(m map[string]config.Pattern) map[string]string {

@@ -7,6 +7,22 @@ func PodKey(kind string, p *cimeter.Pod) string {
 	return cimeter.BuildKey(kind, Local, "pod", p.UID)
 }
 
+// StagePod is the stage of the container that holds a pod's namespaces: what the pod
+// itself takes, and its network, which all its containers share.
+const StagePod = "pod"
+
+// InPod returns identify for containers of pods: one that holds a pod's namespaces
+// is of the pod's build, whatever identify makes of it, and alongside.
+func InPod(identify Identifier) Identifier {
+	return func(c *cimeter.Container) (cimeter.Identity, bool) {
+		id, ok := identify(c)
+		if ok && c.Sandbox {
+			id.Role, id.Stage, id.Alongside, id.Inside, id.Next = cimeter.RoleWait, StagePod, true, false, ""
+		}
+		return id, ok
+	}
+}
+
 // PodStage returns the stage of a pod's service: by its image where that has a
 // name, else by the container's.
 func PodStage(c *cimeter.Container) string {

@@ -113,3 +113,59 @@ func GoldenPods(t *testing.T, dir string, variables []string, identify func(*cim
 		Golden(t, strings.TrimSuffix(p.File, ".pod.json")+".golden.json", all)
 	}
 }
+
+// Forgery is a change of a pod's metadata or a container's variables that makes it
+// claim another build.
+type Forgery struct {
+	Name        string
+	Labels      map[string]string
+	Annotations map[string]string
+	Env         map[string]string
+	Pod         string // another name of the pod
+}
+
+// Forged applies each forgery to a container of a fixture and wants Doubt to be set.
+func Forged(t *testing.T, file, container string, variables []string, identify func(*cimeter.Container) (cimeter.Identity, bool), all []Forgery) {
+	t.Helper()
+	for _, f := range all {
+		t.Run(f.Name, func(t *testing.T) {
+			c := Container(t, file, container, variables)
+			set(c.Pod.Labels, f.Labels)
+			if c.Pod.Annotations == nil {
+				c.Pod.Annotations = make(map[string]string)
+			}
+			set(c.Pod.Annotations, f.Annotations)
+			set(c.Env, f.Env)
+			if f.Pod != "" {
+				c.Pod.Name = f.Pod
+			}
+			if id, ok := identify(c); !ok || id.Doubt == "" {
+				t.Errorf("identified %v, key %s, doubt %q: want one", ok, id.Build.Key, id.Doubt)
+			}
+		})
+	}
+}
+
+// Container returns one container of a fixture.
+func Container(t testing.TB, file, name string, variables []string) *cimeter.Container {
+	t.Helper()
+	for _, p := range Pods(t, filepath.Dir(file), variables) {
+		for _, c := range p.Containers {
+			if p.File == file && c.Name == name {
+				return c
+			}
+		}
+	}
+	t.Fatalf("%s has no container %s", file, name)
+	return nil
+}
+
+func set(to, from map[string]string) {
+	for k, v := range from {
+		if v == "" {
+			delete(to, k)
+			continue
+		}
+		to[k] = v
+	}
+}

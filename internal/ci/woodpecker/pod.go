@@ -32,6 +32,7 @@ func identifyPod(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 	if e != nil && !ours {
 		e = nil
 	}
+	id.Later = c.Sandbox // it has no variables
 	task := p.Labels[podTask]
 	id.Build = build(c, e, task)
 	if id.Build.Project == "" && task == "" {
@@ -47,7 +48,7 @@ func identifyPod(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 		id.Group = "namespace:" + p.Namespace
 	}
 	switch {
-	case c.PodContainer() != p.Name:
+	case !c.Sandbox && c.PodContainer() != p.Name:
 		id.Doubt = "container: a Woodpecker pod has one that is named like it, this one is " + ci.Quote(c.PodContainer()) + " in " + ci.Quote(p.Name)
 	case c.Env != nil && !ours:
 		id.Doubt = "variables: the labels are Woodpecker's, CI_SYSTEM_NAME is not woodpecker"
