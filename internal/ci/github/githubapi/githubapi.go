@@ -190,7 +190,7 @@ func (c *Client) look(ctx context.Context, r *ask.Round, report *queue.Report) e
 			break
 		}
 		looks++
-		found, err := c.jobs(ctx, r, k.repo, id)
+		found, err := c.jobs(ctx, r, k.repo, id, "latest")
 		if errors.Is(err, cimeter.ErrNotFound) {
 			ended = append(ended, id) // deleted
 			continue
@@ -215,7 +215,9 @@ func (c *Client) look(ctx context.Context, r *ask.Round, report *queue.Report) e
 	return nil
 }
 
-func (c *Client) jobs(ctx context.Context, r *ask.Round, repo string, run int64) (all []job, err error) {
+// jobs lists those of a run: as they were tried last (latest), or of all its attempts
+// (all).
+func (c *Client) jobs(ctx context.Context, r *ask.Round, repo string, run int64, filter string) (all []job, err error) {
 	path, err := scope(repo)
 	if err != nil {
 		return nil, err
@@ -225,7 +227,7 @@ func (c *Client) jobs(ctx context.Context, r *ask.Round, repo string, run int64)
 		var list jobs
 		q := ask.Request{
 			Path:  path + "/actions/runs/" + strconv.FormatInt(run, 10) + "/jobs",
-			Query: url.Values{"filter": {"latest"}, "per_page": {strconv.Itoa(perPage)}, "page": {strconv.Itoa(page)}},
+			Query: url.Values{"filter": {filter}, "per_page": {strconv.Itoa(perPage)}, "page": {strconv.Itoa(page)}},
 		}
 		if _, err := r.JSON(ctx, q, &list); err != nil {
 			return nil, err
@@ -330,7 +332,7 @@ func (c *Client) Builds(ctx context.Context, since time.Time, cursor string) (jo
 		return nil, "", r.Invalid(q, "no runs in it")
 	}
 	for _, run := range *list.Runs {
-		found, err := c.jobs(ctx, r, repo, run.ID)
+		found, err := c.jobs(ctx, r, repo, run.ID, "all")
 		if err != nil {
 			return nil, "", err
 		}

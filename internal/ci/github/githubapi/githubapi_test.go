@@ -18,6 +18,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci/askhttp"
 	"github.com/cimeter/cimeter/internal/ci/citest"
+	"github.com/cimeter/cimeter/internal/ci/github"
 	"github.com/cimeter/cimeter/internal/ci/github/githubapi"
 	"github.com/cimeter/cimeter/internal/queue"
 )
@@ -288,4 +289,44 @@ func FuzzHook(f *testing.F) {
 		r, _, err := hook().Parse(header("X-GitHub-Event", "workflow_job", "Content-Type", kind), body)
 		citest.Sane(t, r, err)
 	})
+}
+
+// Of two legs of a matrix that one runner ran, the one that began first has the key
+// that the agent gives it; the other keeps its own, as a build that no agent metered.
+func TestPollMatrix(t *testing.T) {
+	f := &citest.Folder{Dir: "testdata/server", Change: func(path string) (string, bool) {
+		switch {
+		case strings.Contains(path, "/actions/runs?"):
+			return `{"workflow_runs":[{"id":5002,"run_attempt":2,"status":"in_progress","event":"push","repository":{"full_name":"Org/App"}}]}`, true
+		case strings.Contains(path, "/runs/5002/jobs"):
+			return `{"total_count":3,"jobs":[
+				{"id":903,"run_id":5002,"run_attempt":2,"name":"test (3)","status":"in_progress","runner_id":31,"runner_name":"big-1","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:20:00Z"},
+				{"id":902,"run_id":5002,"run_attempt":2,"name":"test (2)","status":"completed","conclusion":"success","runner_id":31,"runner_name":"big-1","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:10:00Z"},
+				{"id":901,"run_id":5002,"run_attempt":2,"name":"test (1)","status":"queued","runner_name":"","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:09:00Z"}]}`, true
+		}
+		return "", false
+	}}
+	s := httptest.NewServer(f)
+	defer s.Close()
+	c := client(t, s.URL)
+	poll, err := c.Poll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	past, _, err := c.Builds(t.Context(), time.Time{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, jobs := range [][]cimeter.Job{poll.Jobs, past} {
+		got := map[string]string{}
+		for _, j := range jobs {
+			got[j.Number] = j.Key
+		}
+		if len(got) != 3 || got["902"] != github.Key("github.com", "Org/App", "5002", 2, "big-1", "test") || got["903"] != "github/github.com/Org/App/5002/job/903" || got["901"] != "github/github.com/Org/App/5002/job/901" {
+			t.Errorf("keys %v", got)
+		}
+	}
+	if len(poll.Moved) != 1 || poll.Moved[0].From != "github/github.com/Org/App/5002/job/902" {
+		t.Errorf("moved %v", poll.Moved)
+	}
 }
