@@ -164,7 +164,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		others.Go(func() { f.follow(run) })
 		others.Go(func() { f.inspectAll(run) })
 	}
-	others.Go(func() { a.refreshNetworks(run) })
+	others.Go(func() { a.followNetworks(run) })
 	if a.shells != nil {
 		others.Go(func() { a.shells.run(run) })
 	}
@@ -189,19 +189,23 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// refreshNetworks reads the counters of all network namespaces in one go,
-// whenever a round begins: the next round takes them. The kernel makes it wait
+// followNetworks reads the counters of all network namespaces in one go whenever
+// the meter asks for them: its next round takes them. The kernel makes it wait
 // while a runtime changes networks; the meter does not wait for it.
-func (a *Agent) refreshNetworks(ctx context.Context) {
+func (a *Agent) followNetworks(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.refresh:
 		}
-		if err := a.nets.Refresh(); err != nil {
-			a.log.Warn("networks are read one by one", "err", err)
-		}
+		a.refreshNetworks()
+	}
+}
+
+func (a *Agent) refreshNetworks() {
+	if err := a.nets.Refresh(); err != nil {
+		a.log.Warn("networks are read one by one", "err", err)
 	}
 }
 

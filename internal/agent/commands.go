@@ -57,6 +57,16 @@ func (t *turns) pace() time.Duration {
 	return commandLook << min(t.steady/steadyLooks, steadyDoubles)
 }
 
+// openPace is the time to the next look at a segment whose stage is open: the
+// longer nothing told it, the longer. One that ran already when it was found,
+// beside hundreds of others after a start, is not about to begin a stage.
+func openPace(age time.Duration, late bool) time.Duration {
+	if late {
+		return lastLook
+	}
+	return max(commandLook, age/16)
+}
+
 // same reports whether the processes are those of the last look, whose answer
 // stands then.
 func (t *turns) same(pids []int) bool {

@@ -20,6 +20,14 @@ const lookEvery = 16
 // watched are walked; only where there are any.
 const rescanEvery = 5
 
+// calmAfter is how long after the last birth, end or removal of a container the
+// meter itself reads networks: a runtime is done with those by then.
+const calmAfter = 5 * time.Second
+
+// maxStall is how long a reading of all networks may have kept the meter before
+// it leaves them to another goroutine for a while: far more than it takes.
+const maxStall = 2 * time.Millisecond
+
 // meter is the goroutine that reads counters. Everything in it belongs to that
 // goroutine but the inbox.
 type meter struct {
@@ -35,10 +43,10 @@ type meter struct {
 	pieceTokens     map[uint64]*piece
 	unsettledPieces []*piece
 	held            []hold
-	pods            map[string]*pod      // by UID
 	due             map[string]time.Time // when each running build is checkpointed next
 	rounds          int
 	gauges          gauges
+	stirred         time.Time // when a container last came, ended or went
 	// unsettled are those of lives that something is still to be found out about.
 	unsettled []*live
 	// ended are those whose last process has just ended: their counters of CPU
@@ -57,7 +65,7 @@ func newMeter(a *Agent) *meter {
 	}
 	return &meter{
 		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known),
-		pieces: make(map[string]*piece), pieceTokens: make(map[uint64]*piece), due: make(map[string]time.Time), pods: make(map[string]*pod),
+		pieces: make(map[string]*piece), pieceTokens: make(map[uint64]*piece), due: make(map[string]time.Time),
 		gauges: newGauges(a.opts.Tally, self, a.opts.Machine),
 	}
 }
@@ -99,6 +107,7 @@ func (m *meter) begin(now time.Time) {
 		m.shells.begin(now)
 		m.takeShells(now)
 	}
+	m.stirred = time.Now()
 	m.ledger.Abandon(now)
 	m.log.Info("metering", "cgroups", m.host.Layout(), "containers", len(m.lives), "builds", m.ledger.Builds())
 	m.covered.startedUnix.Store(now.UnixNano())
@@ -129,6 +138,7 @@ func (m *meter) loop(ctx context.Context) error {
 
 // happened takes one event of the watcher.
 func (m *meter) happened(e watch.Event) {
+	m.stirred = time.Now()
 	switch e.Kind {
 	case watch.Born:
 		m.appeared(e.Path, true)
@@ -147,6 +157,24 @@ func (m *meter) happened(e watch.Event) {
 	case watch.Overflow:
 		m.gauges.overflows.Add(1)
 		m.rescan(time.Now())
+	}
+}
+
+// readNetworks reads the counters of all networks. While containers come and go
+// the kernel makes whoever asks wait for the runtime that makes and removes
+// their networks, and a goroutine of its own waits for it; else the meter asks
+// itself, as waking another thread costs more than to ask.
+func (m *meter) readNetworks(now time.Time) {
+	if now.Sub(m.stirred) < calmAfter {
+		select {
+		case m.refresh <- struct{}{}:
+		default: // the last one still waits for the kernel
+		}
+		return
+	}
+	m.refreshNetworks()
+	if time.Since(now) > maxStall {
+		m.stirred = time.Now() // somebody else changes networks
 	}
 }
 
@@ -176,10 +204,7 @@ func (m *meter) rescan(now time.Time) {
 func (m *meter) round(now time.Time) {
 	before := m.gauges.cpu()
 	m.rounds++
-	select {
-	case m.refresh <- struct{}{}:
-	default: // the last one still waits for the kernel
-	}
+	m.readNetworks(now)
 	for i := 0; i < len(m.lives); i++ {
 		l := m.lives[i]
 		tier := cgroup.Fast
@@ -213,7 +238,6 @@ func (m *meter) round(now time.Time) {
 	}
 	m.checkpoints(now)
 	m.forget(now)
-	m.forgetPods(now)
 	m.gauges.round(m, machine, before)
 }
 
