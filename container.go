@@ -51,6 +51,7 @@ const (
 	RoleService Role = "service" // a database and the like, running alongside
 	RoleCache   Role = "cache"   // prepares cache volumes
 	RoleWait    Role = "wait"    // waits for a service
+	RolePod     Role = "pod"     // holds what a pod's containers share
 )
 
 // StageWaiting is the stage of a container that waits for its turn: it runs, and

@@ -75,4 +75,5 @@ type Limits struct {
 	CPUCores    Opt[float64] `json:"cpu_cores,omitzero"`
 	MemoryBytes Opt[uint64]  `json:"memory_bytes,omitzero"`   // tightest of the cgroup and its ancestors
 	MemorySetBy string       `json:"memory_set_by,omitempty"` // path of the cgroup that sets it
+	Requested   Requests     `json:"requested,omitzero"`      // by the pod for the container
 }

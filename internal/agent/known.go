@@ -30,6 +30,7 @@ const (
 	ours                  // identity says whose it is
 	others                // it belongs to no build
 	disputed              // it claims a build that is not its own
+	ofPod                 // a sandbox: whose its pod is, is not known yet
 )
 
 // known is what is known of one container, whatever its cgroup does.
@@ -149,7 +150,7 @@ func (m *meter) told(f *followed, e cimeter.ContainerEvent, now time.Time) {
 // tells enough, else after one inspection.
 func (m *meter) identify(k *known, now time.Time) {
 	_, mine := m.opts.Identify(&k.container)
-	if !mine && !m.opts.InspectAll && !m.holds(now) {
+	if !mine && !k.container.Sandbox && !m.opts.InspectAll && !m.holds(now) {
 		k.stand = others
 		k.segments = nil
 		return
@@ -211,6 +212,11 @@ func (m *meter) inspected(f *followed, id string, c cimeter.Container, err error
 // settleIdentity decides whose a container is by all that is known of it; err says
 // why an inspection told nothing.
 func (m *meter) settleIdentity(k *known, err error, now time.Time) {
+	if k.container.Sandbox {
+		k.gone = k.gone || errors.Is(err, cimeter.ErrNotFound)
+		m.sandbox(k, now)
+		return
+	}
 	identity, mine := m.opts.Identify(&k.container)
 	if k.container.Mounts != nil {
 		k.socket, k.volumes = hasSocket(k.container.Mounts), volumes(k.container.Mounts)
@@ -265,6 +271,9 @@ func (k *known) bind(m *meter, now time.Time) {
 		}
 	}
 	k.segments = nil
+	if k.stand == ours {
+		m.claimPod(k, now)
+	}
 	if k.gone {
 		m.ledger.Gone(k.id) // it was removed before it was known whose it is
 	}
@@ -273,6 +282,9 @@ func (k *known) bind(m *meter, now time.Time) {
 		return
 	}
 	m.lookInto(l)
+	if k.container.Requested != (cimeter.Requests{}) {
+		m.ledger.SetRequested(l.segment, k.container.Requested)
+	}
 	m.follow(l, &k.identity)
 	switch {
 	case l.command == "":
@@ -325,6 +337,10 @@ func merge(a, b cimeter.Container) cimeter.Container {
 	if len(c.Labels) == 0 {
 		c.Labels = maps.Clone(a.Labels)
 	}
+	if c.Requested == (cimeter.Requests{}) {
+		c.Requested = a.Requested
+	}
+	c.Sandbox = c.Sandbox || a.Sandbox
 	if c.Pod == nil {
 		c.Pod = a.Pod
 	}

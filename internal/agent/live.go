@@ -38,6 +38,7 @@ type live struct {
 	born     time.Time
 	read     time.Time // of the last successful reading
 	parent   *parent   // nil where none is kept
+	pod      *pod      // nil where it is in none
 	cpu      uint64    // of the last reading, nanoseconds
 
 	token      uint64
@@ -109,6 +110,7 @@ func (m *meter) appeared(path string, born bool) {
 		l.resumed = true
 		l.nestedKills = l.segment.Last(cimeter.OOMKillsNested)
 	}
+	m.intoPod(l, now)
 	m.lives = append(m.lives, l)
 	m.paths[path] = l
 	m.tokens[l.token] = l
@@ -118,11 +120,17 @@ func (m *meter) appeared(path string, born bool) {
 		m.gauges.segmentsLate.Add(1)
 		m.sample(l, cgroup.Full) // where counting begins
 	}
-	l.parent = m.gauges.parentOf(m, path)
+	if l.pod == nil {
+		l.parent = m.gauges.parentOf(m, path)
+	}
 	l.look = now
 	m.lookAt(l, now)
 	m.unsettled = append(m.unsettled, l)
-	m.know(id).appeared(m, l, now)
+	k := m.know(id)
+	k.appeared(m, l, now)
+	if born { // else the list has it
+		m.notice(k, true)
+	}
 }
 
 // settle looks at the containers that are due and returns when the next look,
@@ -238,6 +246,7 @@ func (m *meter) readEnded() {
 		if l.closed || l.exited.IsZero() {
 			continue
 		}
+		m.readPodNetwork(l)
 		if err := m.readLast(l, cgroup.Full); errors.Is(err, cimeter.ErrGone) {
 			// CPU and network are read, the rest is as of an earlier reading.
 			m.ledger.SegmentGap(l.segment, cimeter.Gap{From: l.exited, To: time.Now(), Reason: cimeter.GapMissedEnd})
@@ -302,11 +311,13 @@ func (m *meter) drop(l *live, end time.Time) {
 	}
 	m.endWithin(l, end)
 	m.ledger.Close(l.segment, end, cimeter.Opt[int]{})
+	m.outOfPod(l, end)
 	k := m.know(l.id)
 	m.tellLive(k, l, end)
 	m.release(l)
 	delete(m.tokens, l.token)
 	k.ended(m, l, end)
+	m.notice(k, false)
 	if key := l.segment.BuildKey(); key != "" {
 		m.changed(key, time.Now())
 	}
@@ -339,10 +350,16 @@ func (m *meter) compact() {
 
 // attach finds a container's network.
 func (m *meter) attach(l *live, now time.Time) {
+	if !m.attachesFor(l) {
+		return
+	}
 	h, err := m.nets.Attach(l.pid)
 	switch {
 	case err == nil:
 		l.net, l.netDone = h, true
+		if l.pod != nil {
+			l.pod.network = l
+		}
 		_ = h.ReadNow(&l.sample)
 	case errors.Is(err, netns.ErrShared):
 		l.netDone = true // a pod's network is counted once

@@ -43,6 +43,7 @@ type meter struct {
 	pieceTokens     map[uint64]*piece
 	unsettledPieces []*piece
 	held            []hold
+	pods            map[string]*pod      // by UID
 	due             map[string]time.Time // when each running build is checkpointed next
 	rounds          int
 	gauges          gauges
@@ -65,7 +66,7 @@ func newMeter(a *Agent) *meter {
 	}
 	return &meter{
 		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known),
-		pieces: make(map[string]*piece), pieceTokens: make(map[uint64]*piece), due: make(map[string]time.Time),
+		pieces: make(map[string]*piece), pieceTokens: make(map[uint64]*piece), due: make(map[string]time.Time), pods: make(map[string]*pod),
 		gauges: newGauges(a.opts.Tally, self, a.opts.Machine),
 	}
 }
@@ -238,6 +239,7 @@ func (m *meter) round(now time.Time) {
 	}
 	m.checkpoints(now)
 	m.forget(now)
+	m.forgetPods(now)
 	m.gauges.round(m, machine, before)
 }
 

@@ -145,5 +145,5 @@ func (b *build) worked() bool {
 }
 
 func works(r cimeter.Role) bool {
-	return r != cimeter.RoleCache && r != cimeter.RoleWait && r != cimeter.RoleService
+	return r != cimeter.RoleCache && r != cimeter.RoleWait && r != cimeter.RoleService && r != cimeter.RolePod
 }

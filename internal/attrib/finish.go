@@ -103,6 +103,9 @@ func (b *build) record(end time.Time) *cimeter.Record {
 	r.Stages = b.stages(end)
 	r.Parts = b.recordParts(end)
 	r.Usage.NotMetered = notMetered(r.Stages)
+	if r.Usage.NetworkBytes != nil && r.Usage.NotMetered["network_bytes"] == NetworkOfPod {
+		delete(r.Usage.NotMetered, "network_bytes")
+	}
 	raisePeak(r)
 	r.Verdicts = b.verdicts(r)
 	return r

@@ -65,6 +65,9 @@ func (l *Ledger) Advance(s *Segment, sample *cimeter.Sample) {
 		}
 	}
 	s.data.Baseline.Advance(sample, &d)
+	if s.pod != nil {
+		s.pod.data.Owed.add(&d, -1)
+	}
 	resumed := s.resumed
 	s.resumed = false
 	s.part.book(&d, sample, !resumed)
@@ -82,6 +85,7 @@ func (l *Ledger) Advance(s *Segment, sample *cimeter.Sample) {
 
 // SetLimits notes what limits the segment's cgroup has.
 func (l *Ledger) SetLimits(s *Segment, lim cimeter.Limits) {
+	lim.Requested = s.data.Limits.Requested
 	s.data.Limits = lim
 	s.part.Limits = lim
 }
@@ -176,7 +180,9 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 	p.Segment, p.Role, p.Alongside = b.Segments, id.Role, id.Alongside
 	b.Segments++
 	l.attach(b, s)
-	b.Containers[s.data.Container] = true
+	if !s.data.Pod {
+		b.Containers[s.data.Container] = true
+	}
 	b.Account.Add(&p.Account.Total)
 	l.attributed += p.Account.Total.Values[cimeter.CPUTotal]
 	if s.data.Started.Before(b.Started) {
@@ -194,6 +200,9 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 		// has used is on no account yet, and in no counter of this process.
 		p.Account.Total.Add(&s.before)
 		b.Account.Total.Add(&s.before)
+		if s.pod != nil && s.pod.data.Started.Before(s.data.Started) {
+			s.pod.data.Owed.add(&s.before, -1)
+		}
 	default:
 		b.gap(cimeter.Gap{To: s.data.Started, Reason: cimeter.GapBeforeAgent})
 		if p.Segment == 0 {
@@ -206,7 +215,7 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 	s.gaps = nil
 	if id.Stage != "" {
 		attempt := 1
-		if id.Role != cimeter.RoleCache && id.Role != cimeter.RoleWait && id.Stage != cimeter.StageWaiting {
+		if id.Role != cimeter.RoleCache && id.Role != cimeter.RoleWait && id.Role != cimeter.RolePod && id.Stage != cimeter.StageWaiting {
 			attempt = b.attempt(id.Stage, p.Started)
 		}
 		l.decide(b, p, StageName{Name: id.Stage, Attempt: attempt, Source: p.boundary()})

@@ -19,6 +19,7 @@ type Segment struct {
 	resumed bool
 	gaps    []cimeter.Gap // noted before it was bound
 	before  counter.Delta // not from birth: what its first sample showed
+	pod     *Segment      // of the pod that its container is in, where that is counted
 }
 
 // SegmentState is what a checkpoint keeps of a segment that runs.
@@ -31,6 +32,8 @@ type SegmentState struct {
 	Started   time.Time
 	Ended     time.Time // zero while it runs
 	Part      int       // index into the build's parts
+	Pod       bool      `json:",omitzero"` // it is a pod's own
+	Owed      owed      `json:",omitzero"` // of a pod's
 }
 
 // Container returns the id of the segment's container.
