@@ -14,6 +14,9 @@ import (
 const binFolder = "CIMETER_TEST_BIN"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(playRunner) != "" {
+		os.Exit(runAsRunner())
+	}
 	code := m.Run()
 	if os.Getenv(binFolder) == "" {
 		if dir, err := built.folder(); err == nil {
