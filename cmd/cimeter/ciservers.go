@@ -81,7 +81,7 @@ func openCIServers(conf config.Config, e *env, kept builds, agents func() []http
 		log.Info("CI server", "name", c.Name, "kind", c.Kind, "asked", s.source != nil, "webhooks", s.hook != nil, "cancels", s.cancel != nil)
 	}
 	parts := &ciParts{poller: poll.New(poll.Options{
-		Servers: asked, Tally: counts, Store: kept, Leader: kept, Agents: func() []queue.AgentBuild { return agentBuilds(agents()) },
+		Servers: asked, Tally: counts, Store: kept, History: kept, Leader: kept, Agents: func() []queue.AgentBuild { return agentBuilds(agents()) },
 	}, log)}
 	if len(heard) > 0 {
 		parts.hooks = hooks.New(hooks.Options{Servers: heard, Take: parts.poller.Take, Tally: counts}, log)

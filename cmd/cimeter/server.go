@@ -71,6 +71,7 @@ type builds interface {
 	httpapi.Query
 	server.Keeper
 	poll.Store
+	poll.History
 	refine.Store
 	History(ctx context.Context, q store.HistoryQuery) ([]*cimeter.Record, error)
 	Close() error

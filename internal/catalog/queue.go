@@ -60,7 +60,7 @@ func queueMetrics() []Metric {
 		},
 		{
 			Name: ServerSourceDropped, Kind: Counter, Labels: []string{"reason"},
-			Help: "What CI servers told that was not taken: builds and workers (too many), unusable (without a key), or store (changes that could not be stored in time).",
+			Help: "What CI servers told that was not taken: builds and workers (too many), unusable (without a key), store (changes that could not be stored in time), or history (minutes of queues, likewise).",
 		},
 		{
 			Name: ServerLogsRead, Kind: Counter, Labels: []string{"server", "result"},

@@ -51,6 +51,7 @@ type Options struct {
 	Servers []Server
 	Tally   *tally.Table
 	Store   Store                     // nil: nothing is stored
+	History History                   // nil: a restart loses the history of the queues
 	Leader  Leader                    // nil: there is one server alone
 	Agents  func() []queue.AgentBuild // what the agents run now; nil: there are none
 	Now     func() time.Time          // nil: time.Now
@@ -62,6 +63,7 @@ type Poller struct {
 	log   *slog.Logger
 	board *queue.Board
 	keep  keeper
+	past  historian
 	shown shown
 
 	mu      sync.Mutex
@@ -94,6 +96,7 @@ func New(o Options, log *slog.Logger) *Poller {
 	}
 	p.board = queue.NewBoard(queue.Options{Servers: sources, Start: o.Now()})
 	p.keep = keeper{store: o.Store, log: log, tally: o.Tally, wake: make(chan struct{}, 1), pending: map[string]cimeter.Job{}}
+	p.past = historian{store: o.History, board: p.board, log: log, tally: o.Tally, leads: p.leads, now: o.Now}
 	p.shown = shown{tally: o.Tally, workers: map[string][6]string{}}
 	p.lead(o.Leader == nil)
 	return p
@@ -104,6 +107,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { p.look(ctx) })
 	parts.Go(func() { p.keep.run(ctx) })
+	parts.Go(func() { p.past.run(ctx) })
 	if p.o.Leader == nil {
 		p.ask(ctx)
 	} else {

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	maxPoints  = 1440 // a day of minutes
-	maxSamples = 100  // waits that are kept of one set of tags: the last ones tell best
+	maxSamples = 100 // waits that are kept of one set of tags: the last ones tell best
 	maxTagSets = 1000
 	minSamples = 20 // fewer tell nothing of when a build starts
 )
@@ -270,10 +269,7 @@ func (s *server) note(now time.Time, waiting, blocked, running int, slots cimete
 	m := &s.minute
 	if number := now.Unix() / 60; number != m.at {
 		if m.looks > 0 {
-			s.points = append(s.points, m.point())
-			if len(s.points) > maxPoints {
-				s.points = s.points[1:]
-			}
+			s.keep(m.point())
 		}
 		*m = minute{at: number}
 	}

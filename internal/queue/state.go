@@ -14,7 +14,7 @@ import (
 //	├─ Servers: one for each CI server, by name, also one that was never heard of
 //	│   ├─ age and staleness of what is shown, the last failure
 //	│   ├─ counts: waiting, blocked, running; workers by state
-//	│   └─ History: at most 1,440 points, a minute each, oldest first
+//	│   └─ History and Week: at most 1,440 points of a minute and 1,008 of ten, oldest first
 //	├─ Builds: all that wait (the longest wait first), then those that are blocked,
 //	│   then those that run
 //	└─ Workers: by server and name
@@ -55,7 +55,8 @@ type Server struct {
 	Slots   cimeter.Opt[int]         `json:"slots,omitzero"`
 
 	LongestDay Longest `json:"longest_wait,omitzero"` // of the last 24 h; zero: none was seen
-	History    []Point `json:"-"`                     // of the last day
+	History    []Point `json:"-"`                     // minutes of the last day
+	Week       []Point `json:"-"`                     // tens of minutes of the last week
 	ClockAhead float64 `json:"clock_ahead_seconds,omitempty"`
 }
 

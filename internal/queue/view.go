@@ -15,7 +15,8 @@ func (b *Board) State(now time.Time) State {
 	st := State{At: now, Servers: []Server{}, Builds: []Build{}, Workers: []Worker{}}
 	for _, s := range b.order {
 		if s.elsewhere { // what its webhooks told here is a part of the truth
-			st.Servers = append(st.Servers, Server{Name: s.Name, CI: s.CI, HeardAt: s.heard, Elsewhere: true})
+			st.Servers = append(st.Servers, Server{Name: s.Name, CI: s.CI, HeardAt: s.heard, Elsewhere: true,
+				History: s.points[:len(s.points):len(s.points)], Week: s.coarse[:len(s.coarse):len(s.coarse)]})
 			continue
 		}
 		workers := s.list()
@@ -149,7 +150,7 @@ func (s *server) viewWorker(w cimeter.Worker, on map[string][]string, now time.T
 func (s *server) view(workers []Worker, builds []Build, now time.Time) Server {
 	v := Server{
 		Name: s.Name, CI: s.CI, HeardAt: s.heard, AskedAt: s.asked, Stale: s.stale(now),
-		ClockAhead: s.ahead().Seconds(), History: s.points[:len(s.points):len(s.points)],
+		ClockAhead: s.ahead().Seconds(), History: s.points[:len(s.points):len(s.points)], Week: s.coarse[:len(s.coarse):len(s.coarse)],
 	}
 	if told := latest(s.asked, time.Time{}); s.Interval > 0 && !told.IsZero() {
 		v.AgeSeconds = cimeter.Some(max(0, now.Sub(told).Seconds()))

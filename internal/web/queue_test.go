@@ -194,3 +194,29 @@ func TestQueue_live(t *testing.T) {
 		t.Error(p)
 	}
 }
+
+// The charts of a week are of tens of minutes, and end with the minutes of now.
+func TestQueue_week(t *testing.T) {
+	st := webtest.Queue()
+	st.Servers = st.Servers[:1]
+	s := &st.Servers[0]
+	s.History = s.History[len(s.History)-5:]
+	for i := range s.History {
+		s.History[i].Waiting = 77
+	}
+	for i := range s.Week {
+		s.Week[i].Waiting = 33
+	}
+	h := pages(t, &webtest.Memory{Waiting: st})
+	_, week := get(t, h, "/queue?t=7d")
+	wants(t, week, `title="the last 7 days" aria-current="true">7d</a>`, "<td class=\"n\">33.0</td>", "<td>Nov 23 14:02</td>")
+	_, day := get(t, h, "/queue")
+	lacks(t, day, "<td class=\"n\">33.0</td>")
+	wants(t, day, `title="the last 24 hours" aria-current="true">24h</a>`, "waiting <b>77</b>")
+	for i := range s.Week { // a server that was just set up
+		s.Week[i].At -= 30 * 24 * 3600
+	}
+	if _, body := get(t, h, "/queue?t=7d"); strings.Contains(body, "NaN") {
+		t.Error("NaN")
+	}
+}

@@ -23,11 +23,13 @@ type queueChart struct {
 
 type queueLine struct{ Label, Class, Path, Now string }
 
-// queueSpans are the times that the charts can show.
-var queueSpans = []struct {
+type queueSpan struct {
 	name, words string
 	length      time.Duration
-}{{"1h", "the last hour", time.Hour}, {"6h", "the last 6 hours", 6 * time.Hour}, {"24h", "the last 24 hours", 24 * time.Hour}}
+}
+
+// queueSpans are the times that the charts can show.
+var queueSpans = []queueSpan{{"1h", "the last hour", time.Hour}, {"6h", "the last 6 hours", 6 * time.Hour}, {"24h", "the last 24 hours", 24 * time.Hour}, {"7d", "the last 7 days", 7 * 24 * time.Hour}}
 
 // queueSteps is how many points a line of the charts has at most.
 const queueSteps = 240
@@ -39,7 +41,7 @@ type moments struct {
 
 // lastDay draws what waited and ran, and under it how long builds waited.
 func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
-	span := queueSpans[len(queueSpans)-1]
+	span := queueSpans[slices.IndexFunc(queueSpans, func(s queueSpan) bool { return s.name == "24h" })]
 	for _, s := range queueSpans {
 		if s.name == q.Get("t") {
 			span = s
@@ -69,7 +71,7 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	}
 	xticks := dateTicks(from, st.At)
 	rowTimes := func(i int) string {
-		return from.Add(span.length * time.Duration(i) / queueSteps).UTC().Format("15:04")
+		return from.Add(span.length * time.Duration(i) / queueSteps).UTC().Format(span.clock())
 	}
 	builds := queueChart{ID: "builds", Title: "Builds and slots", Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "waiting", "running", "slots"}}
 	top := most(m.waiting, m.running, m.slots)
@@ -128,18 +130,44 @@ func unknown() []float64 {
 	return vs
 }
 
+// clock is the form of the times of a table over the span.
+func (s queueSpan) clock() string {
+	if s.length > 24*time.Hour {
+		return "Jan 2 15:04"
+	}
+	return "15:04"
+}
+
+// past is the history of a server over a time: minutes of a day, of more tens of
+// minutes and the minutes that are in none of them yet.
+func past(s *queue.Server, length time.Duration) []queue.Point {
+	if length <= queue.KeepFine || len(s.Week) == 0 {
+		return s.History
+	}
+	until := s.Week[len(s.Week)-1].At
+	late := slices.IndexFunc(s.History, func(p queue.Point) bool { return p.At > until })
+	if late < 0 {
+		return s.Week
+	}
+	return slices.Concat(s.Week, s.History[late:])
+}
+
 // gather adds the histories of servers up, a mean for each step.
 func gather(of []*queue.Server, from, to time.Time) (m moments, known bool) {
+	pasts := make([][]queue.Point, len(of))
+	for i, s := range of {
+		pasts[i] = past(s, to.Sub(from))
+	}
 	sum := func(value func(*queue.Point) float32) []float64 {
 		total := make([]float64, queueSteps)
 		var told [queueSteps]bool
-		for _, s := range of {
+		for _, points := range pasts {
 			var sums [queueSteps]float64
 			var ns [queueSteps]int
 			seen := false
-			for i := range s.History {
-				at := time.Unix(s.History[i].At, 0)
-				v := float64(value(&s.History[i]))
+			for i := range points {
+				at := time.Unix(points[i].At, 0)
+				v := float64(value(&points[i]))
 				inside := at.After(from) && !at.After(to)
 				seen = seen || inside
 				if !inside || math.IsNaN(v) {

@@ -71,7 +71,9 @@ func TestSections(t *testing.T) {
 	wants(t, body, "no sections that divide a stage")
 	// That the CI server is away costs the page nothing else.
 	var reported error
-	p, err := web.New(web.Options{Source: m, Report: func(_ string, err error) { reported = err }, Sections: func(context.Context, *cimeter.Record, bool) (section.Parts, error) { return section.Parts{}, errors.New("away") }})
+	p, err := web.New(web.Options{Source: m, Report: func(_ string, err error) { reported = err }, Sections: func(context.Context, *cimeter.Record, bool) (section.Parts, error) {
+		return section.Parts{}, errors.New("away")
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

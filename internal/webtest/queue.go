@@ -76,6 +76,11 @@ func Queue() queue.State {
 			}
 			st.Servers[j].History = append(st.Servers[j].History, p)
 		}
+		for i := range 6 * 24 * 7 {
+			busy := 0.5 + 0.5*math.Sin(float64(i)/23+float64(j))
+			st.Servers[j].Week = append(st.Servers[j].Week, queue.Point{At: Now.Add(-time.Duration(6*24*7-i)*10*time.Minute - 3*time.Minute).Unix(),
+				Waiting: float32(20 * busy), Running: float32(6 * busy), Slots: 6, P50: float32(60 * busy), P95: float32(900 * busy)})
+		}
 	}
 	return st
 }
