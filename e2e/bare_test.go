@@ -78,6 +78,7 @@ type bareBuild struct {
 	*droneStage
 	b    *bare
 	kept []*testdocker.Box // ended, not removed yet
+	box  testdocker.Box    // what all its containers have in common
 
 	mu    sync.Mutex
 	spent time.Duration // CPU time of its containers, by their own cgroups
@@ -94,6 +95,7 @@ type box struct {
 	*testdocker.Box
 	build  *bareBuild
 	cgroup string
+	inside []string // cgroups below its own, deepest first, which end with it
 	cmd    *exec.Cmd
 	out    bytes.Buffer
 }
@@ -106,10 +108,10 @@ func (s *bareBuild) begin(step string, steps ...string) (*box, error) {
 	labels := s.labels()
 	labels["io.drone.step.name"], labels["io.drone.step.number"] = step, fmt.Sprint(s.steps)
 	s.mu.Unlock()
-	c := &box{build: s, Box: &testdocker.Box{
-		ID:   fmt.Sprintf("%016x%08x%040x", os.Getpid(), s.Number, n),
-		Name: fmt.Sprintf("drone-%020d", n), Labels: labels, Silent: s.b.silent,
-	}}
+	made := s.box
+	made.ID, made.Name = fmt.Sprintf("%016x%08x%040x", os.Getpid(), s.Number, n), fmt.Sprintf("drone-%020d", n)
+	made.Labels, made.Silent = labels, s.b.silent
+	c := &box{build: s, Box: &made}
 	c.cgroup = s.b.parent + "/" + c.ID
 	s.b.Create(c.Box)
 	return c, c.start(steps)
@@ -153,8 +155,10 @@ func (c *box) end() error {
 	c.build.spent += cpu
 	c.build.kept = append(c.build.kept, c.Box)
 	c.build.mu.Unlock()
-	if err := testdocker.DropCgroup(c.cgroup); err != nil {
-		return err
+	for _, path := range append(c.inside, c.cgroup) {
+		if err := testdocker.DropCgroup(path); err != nil {
+			return err
+		}
 	}
 	c.build.b.Die(c.Box, c.cmd.ProcessState.ExitCode())
 	return nil

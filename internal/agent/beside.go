@@ -226,6 +226,9 @@ func (m *meter) holding(k *known, now time.Time) {
 // placeBeside looks whose a container is that is none of a build's own.
 func (m *meter) placeBeside(k *known, now time.Time) {
 	k.beside = beside{}
+	if k.engine == nil {
+		return // no engine that is followed has it: neither has a build's socket made it
+	}
 	made := k.container.CreatedAt
 	if made.IsZero() || made.After(now) {
 		made = now

@@ -229,7 +229,7 @@ func (m *meter) settleIdentity(k *known, err error, now time.Time) {
 	case mine:
 		k.stand, k.identity = ours, identity
 		k.bind(m, now)
-		if !k.gone {
+		if !k.gone && k.stand == ours && identity.Doubt == "" {
 			m.ledger.Known(identity.Build.Key, k.id)
 		}
 		if k.socket {
@@ -262,6 +262,7 @@ func (k *known) bind(m *meter, now time.Time) {
 			if errors.Is(err, cimeter.ErrConflict) {
 				k.stand = disputed
 				m.gauges.disputed.Add(1)
+				m.ledger.Gone(k.id) // the build that it claims does not wait for it
 				m.placeBeside(k, now)
 			} else {
 				m.gauges.droppedBuilds.Add(1)

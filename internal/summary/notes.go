@@ -83,6 +83,7 @@ func notes(r *cimeter.Record) []note {
 			ns = append(ns, note{"note", text + ": " + v.Evidence})
 		}
 	}
+	ns = append(ns, partNotes(r)...)
 	ns = append(ns, tries(r)...)
 	if len(ns) > maxNotes {
 		ns = ns[:maxNotes]

@@ -29,11 +29,13 @@ type Engine struct {
 
 // Box is a container as the engine tells of it. Its identity does not change.
 type Box struct {
-	ID     string // 64 hexadecimal digits
-	Name   string
-	Labels map[string]string
-	Env    []string
-	Silent bool // no event tells of its birth
+	ID                string // 64 hexadecimal digits
+	Name              string
+	Labels            map[string]string
+	Env               []string
+	Silent            bool     // no event tells of its birth
+	Binds             []string // paths of this machine that are mounted into it
+	Volumes, Networks []string // by name
 
 	created, started time.Time
 	state            string
@@ -164,12 +166,23 @@ func (e *Engine) inspect(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"message": "No such container: %s"}`, r.PathValue("id"))
 		return
 	}
+	mounts, networks := []any{}, map[string]any{}
+	for _, path := range b.Binds {
+		mounts = append(mounts, map[string]any{"Type": "bind", "Source": path, "Destination": path})
+	}
+	for _, name := range b.Volumes {
+		mounts = append(mounts, map[string]any{"Type": "volume", "Name": name, "Source": "/volumes/" + name, "Destination": "/" + name})
+	}
+	for _, name := range b.Networks {
+		networks[name] = map[string]any{}
+	}
 	answer(w, map[string]any{
-		"Id": b.ID, "Name": "/" + b.Name, "Created": b.created.Format(time.RFC3339Nano),
+		"Mounts": mounts,
+		"Id":     b.ID, "Name": "/" + b.Name, "Created": b.created.Format(time.RFC3339Nano),
 		"State":           map[string]any{"Status": b.state, "Running": b.state == "running", "Pid": b.pid, "StartedAt": b.started.Format(time.RFC3339Nano)},
 		"Config":          map[string]any{"Image": Image, "Labels": b.Labels, "Env": b.Env},
 		"HostConfig":      map[string]any{"NetworkMode": "host"},
-		"NetworkSettings": map[string]any{"Networks": map[string]any{}},
+		"NetworkSettings": map[string]any{"Networks": networks},
 	})
 }
 
