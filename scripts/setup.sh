@@ -18,6 +18,7 @@ fi
 need mke2fs e2fsprogs
 need promtool prometheus
 need qemu-system-x86_64 qemu-system-x86
+need qemu-aarch64-static qemu-user-static
 need cpio cpio
 need debootstrap debootstrap
 need strace strace

@@ -132,6 +132,10 @@ func (s *starter) start() (c *child, missed []string, err error) {
 		s.nest.dropUnified()
 		c.pid, err = s.exec(sys)
 	}
+	if errors.Is(err, unix.EINVAL) { // from an emulator of another processor (qemu-user), which makes no pidfd
+		sys.PidFD, c.pidfd = nil, -1
+		c.pid, err = s.exec(sys)
+	}
 	return c, missed, err
 }
 
