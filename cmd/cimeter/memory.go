@@ -16,10 +16,8 @@ import (
 	"github.com/cimeter/cimeter/internal/process"
 )
 
-// limitMemory keeps the process under its memory limit, where it has one, and
-// small where it has none: it collects garbage often, for its heap is small.
+// limitMemory keeps the process under its memory limit, where it has one.
 func limitMemory(conf config.Config) {
-	debug.SetGCPercent(30)
 	limit := int64(conf.Agent.MemoryLimit)
 	if limit == 0 {
 		limit = ownLimit(conf.Agent) / 10 * 9
@@ -60,10 +58,16 @@ func ownLimit(conf config.Agent) int64 {
 // startTime is how long after its start a role is taken to be under way.
 const startTime = 5 * time.Second
 
-// releaseStart gives back what only the start needed: garbage, and the pages of
-// the program itself, of which the packages' initialisation touches most and
-// metering few. What is needed of them is mapped again from the page cache.
+// garbagePercent is how much garbage there may be beside what is in use once a role
+// is under way: little, for a heap that is small is collected at little cost.
+const garbagePercent = 30
+
+// releaseStart gives back what only the start needed: garbage, of which there may
+// be more till then, and the pages of the program itself, of which the packages'
+// initialisation touches most and metering few. What is needed of them is mapped
+// again from the page cache.
 func releaseStart(procRoot string) {
+	debug.SetGCPercent(garbagePercent)
 	debug.FreeOSMemory()
 	self, err := os.Executable()
 	if err != nil {

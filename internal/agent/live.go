@@ -188,7 +188,7 @@ func (m *meter) lookAt(l *live, now time.Time) {
 			l.netDone = true
 		}
 		l.look = time.Time{}
-	case undecided && l.pidfd >= 0 && age > commandLook:
+	case undecided && l.pidfd >= 0 && (age > commandLook || l.late || l.resumed):
 		l.look = now.Add(openPace(age, l.late || l.resumed))
 	default:
 		l.look = now.Add(min(firstLook<<min(l.looks-1, 10), lastLook))
