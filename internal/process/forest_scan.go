@@ -16,6 +16,9 @@ type sight struct {
 	met   uint32 // how often it was looked at for what it is
 }
 
+// maxPid is over the largest number of a process (PID_MAX_LIMIT, 2^22).
+const maxPid = 1 << 24
+
 // meetEvery is every how many scans all processes are looked at for what they
 // are: one that nothing is known of may have become a runner. Each is looked at
 // twice at once: it may have been between its fork and its exec.
@@ -86,7 +89,7 @@ func (f *Forest) entries(b []byte) {
 		b = b[size:]
 		pid := 0
 		for _, c := range name {
-			if c < '0' || c > '9' {
+			if c < '0' || c > '9' || pid > maxPid {
 				if c != 0 {
 					pid = 0
 				}

@@ -1,0 +1,91 @@
+package process
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTreeNode_children(t *testing.T) {
+	// waited is what the account shows; base and after are what the ended had used.
+	n := &treeNode{readAt: 100}
+	step := func(what string, want uint64) {
+		t.Helper()
+		if got := n.children(); got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	n.ended(30, 90)
+	step("an end before the reading that the account may have", 30)
+	n.waited = 40
+	step("the account has more", 40)
+	n.ended(10, 95)
+	step("another that it has", 40)
+	n.ended(7, 101)
+	step("one after the reading", 47)
+	n.ended(5, 0)
+	step("one at a time not known is taken for one before", 52)
+}
+
+func TestFamily_sum(t *testing.T) {
+	f := &Family{}
+	f.sum(totals{cpu: 100, user: 60, system: 20})
+	if f.told.user != 75 || f.told.system != 25 {
+		t.Errorf("%+v: want 100 divided as 60 to 20", f.told)
+	}
+	f.sum(totals{cpu: 50, user: 60, system: 20})
+	if f.told.cpu != 100 {
+		t.Errorf("%+v: a total fell", f.told)
+	}
+	f.outside = 30
+	f.sum(totals{cpu: 180, user: 60, system: 60})
+	if f.told.cpu != 150 || f.told.user != 100 || f.told.system != 50 {
+		t.Errorf("%+v: want 150, of the new 50 one half each", f.told)
+	}
+}
+
+func TestParseAccount(t *testing.T) {
+	const line = "1467 ((sd) pam) S 1465 1465 1465 0 -1 4194624 87 0 0 0 11 12 13 14 20 0 3 0 3315 172462080 896 18446744073709551615\n"
+	var a account
+	if err := parseAccount([]byte(line), &a); err != nil {
+		t.Fatal(err)
+	}
+	if string(a.comm) != "(sd) pam" || a.parent != 1465 || a.user != 11 || a.system != 12 || a.childrenUser != 13 ||
+		a.childrenSystem != 14 || a.threads != 3 || a.start != 3315 || a.resident != 896 {
+		t.Errorf("%+v", a)
+	}
+	for _, bad := range []string{"", "1 (a", "1 (a) S 1 2 3"} {
+		if parseAccount([]byte(bad), &a) == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func FuzzParseAccount(f *testing.F) {
+	f.Add([]byte("1467 ((sd-pam)) S 1465 1465 1465 0 -1 4194624 87 0 0 0 0 0 0 0 20 0 1 0 3315 172462080 896 18446744073709551615"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := parseStat(b)
+		if err != nil {
+			return // the other reader takes less
+		}
+		var a account
+		if err := parseAccount(b, &a); err != nil {
+			t.Fatalf("parseStat takes it, parseAccount: %v", err)
+		}
+		if time.Duration(a.user)*tick != s.UserTime || a.start != s.StartTime || string(a.comm) != s.Comm {
+			t.Errorf("%+v, want %+v", a, s)
+		}
+	})
+}
+
+func FuzzEntries(f *testing.F) {
+	f.Add([]byte("\x05\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x18\x00\x0412\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		forest := &Forest{seen: make(map[int]sight), foreign: make(map[int]struct{})}
+		forest.entries(b)
+		for pid := range forest.seen {
+			if pid <= 0 {
+				t.Errorf("process %d", pid)
+			}
+		}
+	})
+}
