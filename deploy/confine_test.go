@@ -49,6 +49,7 @@ type cell struct {
 	cgroup string
 	uid    int
 	groups string // further ones, with commas between
+	agent  string // more of the section agent of its configuration
 }
 
 func newCell(t *testing.T, uid int, groups string) *cell {
@@ -109,14 +110,18 @@ func (c *cell) confine(t *testing.T, u unit, line ...string) []string {
 	say("mount --make-rprivate /\nmount --bind %s %[1]s", c.state)
 	say("mkdir %s\nmount --bind %[1]s %[1]s", filepath.Dir(c.trace)) // strace's, root's own
 	c.files(t, u, say)
-	as := []string{"setpriv", fmt.Sprintf("--reuid=%d", c.uid), fmt.Sprintf("--regid=%d", c.uid), "--inh-caps=-all"}
+	as := []string{"setpriv", fmt.Sprintf("--reuid=%d", c.uid), fmt.Sprintf("--regid=%d", c.uid)}
 	if c.groups == "" {
 		as = append(as, "--clear-groups")
 	} else {
 		as = append(as, "--groups="+c.groups)
 	}
-	if u.last("CapabilityBoundingSet") == "" {
-		as = append(as, "--bounding-set=-all")
+	for option, key := range map[string]string{"bounding-set": "CapabilityBoundingSet", "inh-caps": "AmbientCapabilities", "ambient-caps": "AmbientCapabilities"} {
+		list := "-all"
+		for name := range strings.FieldsSeq(strings.ToLower(u.last(key))) {
+			list += ",+" + strings.TrimPrefix(name, "cap_")
+		}
+		as = append(as, "--"+option+"="+list)
 	}
 	if u.last("NoNewPrivileges") == "yes" {
 		as = append(as, "--no-new-privs")
