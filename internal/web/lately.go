@@ -18,56 +18,108 @@ type Moment struct {
 	Pressure               float64 // the largest share of time in which some task waited
 }
 
-// lately is one figure of a machine over the last minutes.
-type lately struct {
-	Name, Class        string
-	Now, Average, Most string
-	Path               string
+// latelyFigure is a chart of a machine's last minutes.
+type latelyFigure struct {
+	id, title string
+	limit     float64 // of the machine; 0: it has none, or does not tell
+	limitWord string
+	unit      func(most float64) column
+	lines     []latelyLine
 }
 
-// latelyRows are the figures that a machine's history knows something of.
-func latelyRows(m *Machine) []lately {
-	cores := func(v float64) string { return sig3(v) + " cores" }
-	rate := func(v float64) string { return amount(v) + "/s" }
-	var rows []lately
-	for _, f := range []struct {
-		name, class string
-		of          func(*Moment) float64
-		top         float64 // 0: the largest
-		text        func(float64) string
-	}{
-		{"CPU of builds", "cpu", func(p *Moment) float64 { return p.Builds }, float64(m.CPUs), cores},
-		{"CPU of the rest", "other", func(p *Moment) float64 { return p.Other }, float64(m.CPUs), cores},
-		{"CPU of cimeter", "own", func(p *Moment) float64 { return p.Cimeter }, float64(m.CPUs), cores},
-		{"memory", "mem", func(p *Moment) float64 { return p.MemoryUsed }, float64(m.MemoryBytes), amount},
-		{"disk", "disk", func(p *Moment) float64 { return p.Disk }, 0, rate},
-		{"network", "net", func(p *Moment) float64 { return p.Net }, 0, rate},
-		{"time in which something waited", "other", func(p *Moment) float64 { return p.Pressure }, 1, percent},
-	} {
-		vs := make([]cimeter.Opt[int64], len(m.History))
-		sum, most, known, last := 0.0, 0.0, 0, math.NaN()
-		for i := range m.History {
-			v := f.of(&m.History[i])
-			if math.IsNaN(v) {
-				continue
-			}
-			sum, most, known, last = sum+v, max(most, v), known+1, v
-		}
-		if known < 2 {
-			continue
-		}
-		top := max(f.top, most)
-		for i := range m.History {
-			if v := f.of(&m.History[i]); !math.IsNaN(v) && top > 0 {
-				vs[i] = cimeter.Some(int64(1000 * v / top))
-			}
-		}
-		rows = append(rows, lately{
-			Name: f.name, Class: f.class, Now: f.text(last), Average: f.text(sum / float64(known)), Most: f.text(most),
-			Path: scaledPath(squeeze(vs, sparkSteps), 1000),
-		})
+type latelyLine struct {
+	label, class string
+	of           func(*Moment) float64
+}
+
+// latelyCharts are the figures that a machine's history knows something of.
+func latelyCharts(m *Machine) []lineChart {
+	cores := func(float64) column { return column{Unit: "cores", size: 1} }
+	rate := func(most float64) column {
+		c := bytesColumn(most)
+		c.Unit += "/s"
+		return c
 	}
-	return rows
+	share := func(float64) column { return column{Unit: "%", size: 0.01} }
+	var charts []lineChart
+	for _, f := range []latelyFigure{
+		{"l-cpu", "CPU by owner", float64(m.CPUs), "CPUs", cores, []latelyLine{{"builds", "cpu", func(p *Moment) float64 { return p.Builds }},
+			{"the rest", "other", func(p *Moment) float64 { return p.Other }}, {"cimeter", "other dash", func(p *Moment) float64 { return p.Cimeter }}}},
+		{"l-mem", "Memory", float64(m.MemoryBytes), "total", bytesColumn, []latelyLine{{"used", "mem", func(p *Moment) float64 { return p.MemoryUsed }}}},
+		{"l-disk", "Disk", 0, "", rate, []latelyLine{{"read and written", "disk", func(p *Moment) float64 { return p.Disk }}}},
+		{"l-net", "Network", 0, "", rate, []latelyLine{{"both ways", "net", func(p *Moment) float64 { return p.Net }}}},
+		{"l-psi", "Time in which something waited", 0, "", share, []latelyLine{{"pressure", "other", func(p *Moment) float64 { return p.Pressure }}}},
+	} {
+		if c, ok := f.chart(m.History); ok {
+			charts = append(charts, c)
+		}
+	}
+	return charts
+}
+
+// chart draws what is known of a figure; false: nothing is, at two times at least.
+func (f *latelyFigure) chart(history []Moment) (c lineChart, known bool) {
+	if len(history) < 2 {
+		return c, false
+	}
+	from, to := history[0].At, history[len(history)-1].At
+	length := to.Sub(from).Seconds()
+	if length <= 0 {
+		return c, false
+	}
+	xs := make([]float64, len(history))
+	for i := range history {
+		xs[i] = plotWidth * history[i].At.Sub(from).Seconds() / length
+	}
+	var lines []chartLine
+	var values [][]float64
+	top := 0.0
+	c.Heads = []string{"at (UTC)"}
+	for _, l := range f.lines {
+		vs := make([]float64, len(history))
+		n := 0
+		for i := range history {
+			vs[i] = l.of(&history[i])
+			if !math.IsNaN(vs[i]) {
+				n++
+				top = max(top, vs[i])
+			}
+		}
+		if n >= 2 {
+			lines, values, c.Heads = append(lines, chartLine{Label: l.label, Class: l.class}), append(values, vs), append(c.Heads, l.label)
+		}
+	}
+	if len(lines) == 0 {
+		return c, false
+	}
+	if f.limit > 0 {
+		vs := make([]float64, len(history))
+		for i := range vs {
+			vs[i] = f.limit
+		}
+		top = max(top, f.limit)
+		lines, values, c.Heads = append(lines, chartLine{Label: f.limitWord, Class: "limit dash"}), append(values, vs), append(c.Heads, f.limitWord)
+	}
+	if top <= 0 {
+		top = 1
+	}
+	unit := f.unit(top)
+	top *= 1.08
+	cell := func(v float64) string { return told(v, func(v float64) string { return sig3(v / unit.size) }) }
+	for i := range lines {
+		lines[i].Now = cell(lastKnown(values[i]))
+	}
+	c.ID, c.Title, c.Unit, c.Class, c.XTicks = f.id, f.title, unit.Unit, lines[0].Class, dateTicks(from, to)
+	c.draw(xs, top, unit.size, lines, values)
+	every := (len(history) + 59) / 60
+	for i := 0; i < len(history); i += every {
+		row := []string{history[i].At.UTC().Format("15:04:05")}
+		for _, vs := range values {
+			row = append(row, cell(vs[i]))
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	return c, true
 }
 
 // machineSpark is the CPU that a machine used lately, of all that it has.

@@ -26,7 +26,7 @@ type placeView struct {
 	Facts    []fact
 	Figures  []figure
 	Reports  bool // its agent told something
-	Lately   []lately
+	Lately   []lineChart
 	Runs     []nowBuild
 	Lanes    []lane
 	LaneFrom stamp
@@ -232,7 +232,7 @@ func (v *placeView) beat(m *Machine, now time.Time) {
 	}
 	row := machineRow(m, now)
 	v.Reports = true
-	v.Lately = latelyRows(m)
+	v.Lately = latelyCharts(m)
 	if m.stale(now) {
 		v.Stale = row.Stale
 	}

@@ -25,7 +25,7 @@ type queueView struct {
 	Servers  []queueServer
 	Whys     []whyBar
 	Ranges   []choice
-	Charts   []queueChart
+	Charts   []lineChart
 	ChartsBy string // why there is no chart of waits
 	Shows    []choice
 	Headings []heading

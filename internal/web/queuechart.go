@@ -10,19 +10,6 @@ import (
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
-// queueChart is a figure of the last day, drawn by the server.
-type queueChart struct {
-	ID, Title, Unit string
-	Class           string
-	Area            string // path
-	Lines           []queueLine
-	Ticks, XTicks   []tick
-	Rows            [][]string // the same as a table
-	Heads           []string
-}
-
-type queueLine struct{ Label, Class, Path, Now string }
-
 type queueSpan struct {
 	name, words string
 	length      time.Duration
@@ -73,7 +60,7 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	rowTimes := func(i int) string {
 		return from.Add(span.length * time.Duration(i) / queueSteps).UTC().Format(span.clock())
 	}
-	builds := queueChart{ID: "builds", Title: "Builds and slots", Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "waiting", "running", "slots"}}
+	builds := lineChart{ID: "builds", Title: "Builds and slots", Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "waiting", "running", "slots"}}
 	top := most(m.waiting, m.running, m.slots)
 	y := func(vs []float64, top float64) []float64 {
 		out := make([]float64, len(vs))
@@ -88,12 +75,12 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	}
 	whole := func(v float64) string { return thousands(math.Round(v)) }
 	builds.Area = bandPath(xs, y(m.waiting, top), floor)
-	builds.Lines = []queueLine{{"waiting", "other", linePath(xs, y(m.waiting, top)), told(last(m.waiting), whole)}, {"running", "cpu", linePath(xs, y(m.running, top)), told(last(m.running), whole)},
+	builds.Lines = []chartLine{{"waiting", "other", linePath(xs, y(m.waiting, top)), told(last(m.waiting), whole)}, {"running", "cpu", linePath(xs, y(m.running, top)), told(last(m.running), whole)},
 		{"slots", "limit dash", linePath(xs, y(m.slots, top)), told(last(m.slots), whole)}}
 	for _, at := range ticks(0, top, 4) {
 		builds.Ticks = append(builds.Ticks, tick{pct(1 - at/top), short(at)})
 	}
-	const every = queueSteps / 24
+	const every = queueSteps / 48
 	for i := 0; i < queueSteps; i += every {
 		builds.Rows = append(builds.Rows, []string{rowTimes(i), told(mean(m.waiting[i:i+every]), sig3), told(mean(m.running[i:i+every]), sig3), told(mean(m.slots[i:i+every]), sig3)})
 	}
@@ -108,10 +95,10 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	}
 	top = most(m.p95, m.p50)
 	col := timeColumn(top)
-	wait := queueChart{ID: "waits", Title: "Wait of those that waited", Unit: col.Unit, Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "half under", "95 % under"}}
+	wait := lineChart{ID: "waits", Title: "Wait of those that waited", Unit: col.Unit, Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "half under", "95 % under"}}
 	wait.Area = bandPath(xs, y(m.p95, top), y(m.p50, top))
 	in := func(v float64) string { return col.cell(some(v)) }
-	wait.Lines = []queueLine{{"half under", "other", linePath(xs, y(m.p50, top)), told(last(m.p50), in)}, {"95 % under", "other dash", linePath(xs, y(m.p95, top)), told(last(m.p95), in)}}
+	wait.Lines = []chartLine{{"half under", "other", linePath(xs, y(m.p50, top)), told(last(m.p50), in)}, {"95 % under", "other dash", linePath(xs, y(m.p95, top)), told(last(m.p95), in)}}
 	for _, at := range ticks(0, top/col.size, 4) {
 		wait.Ticks = append(wait.Ticks, tick{pct(1 - at*col.size/top), short(at)})
 	}

@@ -77,6 +77,8 @@ func dateTicks(from, to time.Time) []tick {
 	}
 	form, step := "Jan 2", 24*time.Hour
 	switch {
+	case length <= 20*time.Minute:
+		form, step = "15:04", 2*time.Minute
 	case length <= 2*time.Hour:
 		form, step = "15:04", 15*time.Minute
 	case length <= 8*time.Hour:
