@@ -300,6 +300,14 @@ func number(t filter.Term, column, index string) (condition, error) {
 		return condition{sql: "b.mem_limit > 0 AND b.mem_peak >= 0 AND b.mem_peak / 1024 * 1000 " + string(t.Op) + " b.mem_limit / 1024 * ?", args: []any{t.Number}}, nil
 	}
 	sql := column + " >= 0 AND " + column + " " + string(t.Op) + " ?"
+	if t.Op == filter.Gt || t.Op == filter.Ge {
+		// One bound only: of two on one side SQLite enters an index by the first,
+		// and goes through all builds that are not wanted.
+		sql = column + " " + string(t.Op) + " ?"
+		if t.Number < 0 {
+			sql, t.Number = column+" >= ?", 0
+		}
+	}
 	return condition{sql: sql, args: []any{t.Number}, paths: []path{{index: index, sql: sql, args: []any{t.Number}}}}, nil
 }
 

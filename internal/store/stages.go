@@ -20,6 +20,9 @@ type StageTotals struct {
 	Stages        []Rollup // by name, in C
 }
 
+// maxStageTotals bounds the jobs and days whose stages are grouped for all projects.
+const maxStageTotals = 2500
+
 // maxStageNames bounds the stages of a job and day: what more there are is summed
 // up under no name.
 const maxStageNames = 1000
@@ -126,6 +129,18 @@ func stageGroups(ctx context.Context, q Queryer, query GroupQuery) (Groups, erro
 	from, to := Micros(query.From), Micros(query.To)
 	from, to = from-from%dayUS, to+(dayUS-to%dayUS)%dayUS
 	s := statement{dialect: q.Dialect()}
+	if query.Project == "" {
+		// The values of all projects are bounded by nothing else.
+		n := 0
+		s.add("SELECT count(*) FROM (SELECT 1 FROM stage_totals b WHERE b.at >= ? AND b.at < ? LIMIT ?) counted", from, to, maxStageTotals+1)
+		if err := s.run(ctx, q, func(scan func(dest ...any) error) error { return scan(&n) }); err != nil {
+			return Groups{}, err
+		}
+		if n > maxStageTotals {
+			return Groups{}, fmt.Errorf("groups by stage of all projects: there are more than %d jobs and days in that range: want a project, or a shorter range: %w", maxStageTotals, cimeter.ErrInvalid)
+		}
+		s = statement{dialect: q.Dialect()}
+	}
 	s.add("SELECT b.a, b.b, b.data FROM stage_totals b WHERE b.at >= ? AND b.at < ?", from, to)
 	if query.Project != "" {
 		s.add(" AND b.a = ?", Clean(query.Project))

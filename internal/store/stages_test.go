@@ -1,10 +1,13 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cimeter/cimeter"
 )
@@ -91,4 +94,41 @@ func FuzzStageTotals(f *testing.F) {
 			t.Errorf("%d stages in %d bytes", n, len(data))
 		}
 	})
+}
+
+// counting is a back end with so many totals of stages.
+type counting struct {
+	Queryer
+	n          int
+	statements int
+}
+
+func (q *counting) Dialect() Dialect { return SQLite }
+
+func (q *counting) Query(_ context.Context, text string, args []any, row func(scan func(dest ...any) error) error) error {
+	q.statements++
+	if !strings.Contains(text, "count(*)") {
+		return nil
+	}
+	return row(func(dest ...any) error {
+		*dest[0].(*int) = min(q.n, args[len(args)-1].(int))
+		return nil
+	})
+}
+
+// Groups by stage of all projects are answered while they are few; else a project
+// is wanted, and nothing is read.
+func TestStageGroups_many(t *testing.T) {
+	query := GroupQuery{By: ByStage, From: time.Unix(0, 0), To: time.Unix(86400, 0)}
+	if _, err := GroupTotals(t.Context(), &counting{n: maxStageTotals}, query); err != nil {
+		t.Error(err)
+	}
+	many := &counting{n: 450_000}
+	if _, err := GroupTotals(t.Context(), many, query); !errors.Is(err, cimeter.ErrInvalid) || !strings.Contains(err.Error(), "want a project") || many.statements != 1 {
+		t.Errorf("%v after %d statements: want it refused after a count", err, many.statements)
+	}
+	query.Project = "group/app"
+	if _, err := GroupTotals(t.Context(), many, query); err != nil {
+		t.Error(err)
+	}
 }

@@ -130,6 +130,9 @@ func (q *GroupQuery) first() string {
 	return ""
 }
 
+// maxDays bounds the days that are listed in a statement.
+const maxDays = 400
+
 // exactRange is the longest range that is added up from builds.
 const exactRange = 48 * time.Hour
 
@@ -179,8 +182,17 @@ func (q *GroupQuery) selectGroups(s *statement, exact bool, from, to int64) (nam
 		s.add(" WHERE b.at >= ? AND b.at < ?", from, to)
 	} else {
 		s.add("SELECT " + columns("b.", names...) + ", " + rollupSums + " FROM ")
-		s.rollups(q.first() != "")
-		s.add(" WHERE b.dim = ? AND b.at >= ? AND b.at < ?", int64(by.dim), from, to)
+		if days := (to - from) / dayUS; q.By == ByMachineJob && s.dialect == SQLite && days <= maxDays {
+			// A machine has thousands of jobs and days: its days are entered one by one.
+			s.rollups(false)
+			s.add(" WHERE b.dim = ? AND b.at IN ("+marks(int(days))+")", int64(by.dim))
+			for at := from; at < to; at += dayUS {
+				s.args = append(s.args, at)
+			}
+		} else {
+			s.rollups(q.first() != "")
+			s.add(" WHERE b.dim = ? AND b.at >= ? AND b.at < ?", int64(by.dim), from, to)
+		}
 	}
 	for i, n := range by.builds {
 		want := ""

@@ -29,6 +29,7 @@ type Store interface {
 	SectionsOf(ctx context.Context, keys []string) (map[string][]byte, error)
 	PutQueuePoints(ctx context.Context, points []queue.KeptPoint, keep map[time.Duration]time.Time) error
 	QueuePoints(ctx context.Context, step time.Duration, since time.Time) ([]queue.KeptPoint, error)
+	Warm(ctx context.Context, now time.Time) error
 	Names(ctx context.Context, kind, part string, limit int) ([]string, error)
 	Stats(ctx context.Context) (store.Stats, error)
 	Retain(ctx context.Context, r store.Retention) (store.Retained, error)
