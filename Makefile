@@ -22,8 +22,10 @@ test: ## everything that must hold; installs what it needs
 	$(GO) test -timeout 20m $(UNITS)
 	$(GO) test -count=1 -timeout 60m ./e2e/...
 
-tools: ## the programs of others that tests run against, built once into the user's cache
+tools: ## the programs of others that tests run against, and what else is slow to make, once into the user's cache
 	$(GO) test -timeout 60m -run '^TestTools$$' ./internal/testtools
+	GOARCH=arm64 GOARM64=v8.0 $(GO) build -trimpath -ldflags '-s -w -buildid=' -o /dev/null ./cmd/cimeter
+	scripts/debian.sh >/dev/null
 
 vet: ## what is quick to see
 	$(GO) vet ./...
