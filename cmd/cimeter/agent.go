@@ -86,6 +86,7 @@ type metering struct {
 	records *records.Dir
 	sending *sending
 	engines *engines
+	jobs    runnerJobs
 	pool    string
 }
 
@@ -98,7 +99,10 @@ func openMetering(conf config.Config, counts *tally.Table, out *exports, open fu
 			m.Close()
 		}
 	}()
-	who, err := newIdentifiers(conf.Agent)
+	if m.jobs, err = openRunnerJobs(conf.Agent.Kubernetes, log); err != nil {
+		return nil, err
+	}
+	who, err := newIdentifiers(conf.Agent, m.jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +132,9 @@ func openMetering(conf config.Config, counts *tally.Table, out *exports, open fu
 }
 
 // run meters and sends until ctx ends.
-func (m *metering) run(ctx context.Context) error { return together(ctx, m.agent.Run, m.sending.run) }
+func (m *metering) run(ctx context.Context) error {
+	return together(ctx, m.agent.Run, m.sending.run, m.jobs.run)
+}
 
 // ready returns why the agent does not do all that it should.
 func (m *metering) ready() []string { return reasons(errors.Join(m.agent.Ready(), m.sending.ready())) }

@@ -32,7 +32,7 @@ const askTime = 3 * time.Second
 func (c *checkCmd) Run(e *env) error {
 	conf, err := c.load(e)
 	if err == nil {
-		_, err = newIdentifiers(conf.Agent)
+		_, err = newIdentifiers(conf.Agent, runnerJobs{})
 	}
 	if err != nil {
 		fmt.Fprintln(e.stdout, err)

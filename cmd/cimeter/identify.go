@@ -30,8 +30,8 @@ type identifiers struct {
 }
 
 // newIdentifiers composes the operator's rules and the CI systems that cimeter
-// knows: those with marks of their own first.
-func newIdentifiers(conf config.Agent) (identifiers, error) {
+// knows: those with marks of their own first. jobs knows those of GitHub's runners.
+func newIdentifiers(conf config.Agent, jobs runnerJobs) (identifiers, error) {
 	var list []rules.Rule
 	inspectAll := false
 	for _, r := range conf.Rules {
@@ -49,7 +49,7 @@ func newIdentifiers(conf config.Agent) (identifiers, error) {
 	containers := ci.First(set.Identify, gitlab.Identify, drone.Identify, woodpecker.Identify,
 		gitea.Identify, github.Identify, act.Identify)
 	pods := newPods(ci.First(withPod(set.Identify), gitlab.Identify, drone.Identify, woodpecker.Identify,
-		github.Pods(nil), jenkins.Identify, buildkite.Identify, tekton.Identify, argo.Identify, prow.Identify))
+		github.Pods(jobs.jobOf()), jenkins.Identify, buildkite.Identify, tekton.Identify, argo.Identify, prow.Identify))
 	return identifiers{
 		identify: func(c *cimeter.Container) (cimeter.Identity, bool) {
 			if c.Pod != nil {

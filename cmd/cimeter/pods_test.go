@@ -12,7 +12,7 @@ import (
 
 func podIdentifiers(t *testing.T, rules ...config.Rule) identifiers {
 	t.Helper()
-	ids, err := newIdentifiers(config.Agent{Rules: rules})
+	ids, err := newIdentifiers(config.Agent{Rules: rules}, runnerJobs{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,7 @@ type Agent struct {
 	Docker        Docker        `yaml:"docker" doc:"The Docker Engine that CI runners use."`
 	CRI           []string      `yaml:"cri" check:"socket" max:"8" doc:"Sockets of the Kubernetes runtimes (containerd, CRI-O) to follow, such as unix:///run/containerd/containerd.sock."`
 	Podman        []string      `yaml:"podman" check:"docker" max:"32" doc:"Addresses of the API services of Podman to follow, such as unix:///run/podman/podman.sock."`
+	Kubernetes    Kubernetes    `yaml:"kubernetes" doc:"What an API server of Kubernetes is asked for, which tells what the runtime of a node does not."`
 	Processes     string        `yaml:"processes" oneof:"auto events scan off" doc:"How builds are found that run in no container: by the kernel's process events (events; agent does not start without the right to them), by looking at all processes once in an interval (scan), by events where they may be had and looking otherwise (auto), or not at all (off). See docs/shell-builds.md."`
 	CgroupRoot    string        `yaml:"cgroup_root" check:"path" doc:"Mount point of the cgroup file systems; /host/sys/fs/cgroup in a container."`
 	ProcRoot      string        `yaml:"proc_root" check:"path" doc:"Mount point of procfs of the host."`
@@ -71,6 +72,14 @@ type Docker struct {
 	Enabled bool     `yaml:"enabled" doc:"Follow the Docker Engine."`
 	Host    string   `yaml:"host" check:"docker" doc:"Address of the Docker Engine: unix:///path or tcp://HOST:PORT. Default: unix:///var/run/docker.sock, but no Docker Engine where agent.cri or agent.podman names an engine."`
 	Others  []string `yaml:"others" check:"docker" max:"8" doc:"Addresses of further Docker Engines of this machine."`
+}
+
+// Kubernetes says what an API server is asked for, and how it is reached.
+type Kubernetes struct {
+	RunnerJobs bool   `yaml:"runner_jobs" doc:"Ask which jobs the runners of Actions Runner Controller have: their pods do not tell. Needs the right to watch ephemeralrunners.actions.github.com. See docs/identities.md."`
+	URL        string `yaml:"url" check:"address" doc:"Address of the API server. Default: that of the cluster whose pod cimeter runs in, with the pod's service account."`
+	TokenFile  string `yaml:"token_file" check:"optionalpath" doc:"File of the token that it is asked with, where url is given. It is read before each request."`
+	CAFile     string `yaml:"ca_file" check:"optionalpath" doc:"PEM file of the authorities that may sign its certificate, where url is given. Default: the system's."`
 }
 
 // Rule maps the metadata of a container to a build.
