@@ -1,0 +1,146 @@
+package deploy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cimeter/cimeter/internal/testtools"
+)
+
+// resources are where the API server takes the kinds of the chart.
+var resources = map[string]string{
+	"ConfigMap":             "/api/v1/namespaces/default/configmaps",
+	"Service":               "/api/v1/namespaces/default/services",
+	"PersistentVolumeClaim": "/api/v1/namespaces/default/persistentvolumeclaims",
+	"DaemonSet":             "/apis/apps/v1/namespaces/default/daemonsets",
+	"Deployment":            "/apis/apps/v1/namespaces/default/deployments",
+	"ServiceMonitor":        "/apis/monitoring.coreos.com/v1/namespaces/default/servicemonitors",
+	"PodMonitor":            "/apis/monitoring.coreos.com/v1/namespaces/default/podmonitors",
+	"PrometheusRule":        "/apis/monitoring.coreos.com/v1/namespaces/default/prometheusrules",
+}
+
+// strict is a dry run in which a field that the server does not know is an error.
+const strict = "?dryRun=All&fieldValidation=Strict"
+
+// A real kube-apiserver takes every object of the chart, whatever the values are,
+// by a strict dry run; those of the Prometheus operator by its own definitions.
+func TestChartOnAPIServer(t *testing.T) {
+	k := testtools.StartKubeAPI(t)
+	for _, name := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+		defineResource(t, k, name)
+	}
+	tried := map[string]int{}
+	for _, c := range charts {
+		t.Run(c.name, func(t *testing.T) {
+			for name, o := range rendered(t, c.values...) {
+				kind := o.at("kind").(string)
+				tried[kind]++
+				if resources[kind] == "" {
+					t.Errorf("%s: no test knows where the API server takes it", name)
+				} else if status, answer := k.Ask(t, http.MethodPost, resources[kind]+strict, o); status != http.StatusCreated {
+					t.Errorf("%s: status %d: %s", name, status, message(answer))
+				}
+			}
+		})
+	}
+	for kind := range resources {
+		if tried[kind] == 0 {
+			t.Errorf("no value makes a %s", kind)
+		}
+	}
+
+	helmInstall(t, k)
+
+	// The server would have found what is wrong.
+	o := rendered(t)["Deployment/ci-server"]
+	o.at("spec").(map[string]any)["replica"] = 1
+	if status, answer := k.Ask(t, http.MethodPost, resources["Deployment"]+strict, o); status != http.StatusBadRequest || !strings.Contains(message(answer), "spec.replica") {
+		t.Errorf("an unknown field: status %d, %s: want it refused", status, message(answer))
+	}
+	m := rendered(t, "serviceMonitor.enabled=true")["ServiceMonitor/ci-server"]
+	m.at("spec").(map[string]any)["endpoint"] = 1
+	if status, answer := k.Ask(t, http.MethodPost, resources["ServiceMonitor"]+strict, m); status != http.StatusBadRequest || !strings.Contains(message(answer), "spec.endpoint") {
+		t.Errorf("an unknown field: status %d, %s: want it refused", status, message(answer))
+	}
+}
+
+// helmInstall installs the chart by the command of docs/install.md.
+func helmInstall(t *testing.T, k *testtools.KubeAPI) {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, config, fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: u, user: {token: %q}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`, k.URL, k.CAFile, k.Token), 0o600)
+	text := strings.ReplaceAll(readFile(t, "../docs/install.md"), "\\\n", " ")
+	_, line, ok := strings.Cut(text, "\nhelm install ")
+	if line, _, _ = strings.Cut(line, "\n"); !ok {
+		t.Fatal("docs/install.md has no helm install")
+	}
+	cmd := exec.Command(testtools.Path(t, testtools.Helm), append([]string{"install"}, strings.Fields(line)...)...)
+	cmd.Dir = root
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + t.TempDir(), "KUBECONFIG=" + config}
+	if out := output(t, cmd); !strings.Contains(out, "STATUS: deployed") {
+		t.Errorf("helm install: %s", out)
+	}
+	if status, answer := k.Ask(t, http.MethodGet, resources["DaemonSet"]+"/ci-agent", nil); status != http.StatusOK || !bytes.Contains(answer, []byte("registry.example.com/cimeter:")) {
+		t.Errorf("the agent's DaemonSet: status %d: %s", status, answer)
+	}
+}
+
+// message is what the server says of a request that it refused.
+func message(answer []byte) string {
+	var s struct{ Message string }
+	if err := json.Unmarshal(answer, &s); err != nil || s.Message == "" {
+		return string(answer)
+	}
+	return s.Message
+}
+
+// operator is the release of the Prometheus operator whose resources are tried.
+const operator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+
+// defineResource gives the server a resource of the Prometheus operator and waits until
+// it takes objects of it.
+func defineResource(t *testing.T, k *testtools.KubeAPI, name string) {
+	t.Helper()
+	cmd := exec.Command("go", "mod", "download", "-json", operator)
+	cmd.Dir = t.TempDir() // no module's
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	out, err := cmd.Output()
+	var module struct{ Dir string }
+	if err == nil {
+		err = json.Unmarshal(out, &module)
+	}
+	if err != nil {
+		t.Fatalf("go mod download %s: %v\n%s", operator, err, out)
+	}
+	text := readFile(t, filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_"+name+".yaml"))
+	var definition map[string]any
+	if err := yaml.NewDecoder(bytes.NewReader([]byte(text))).Decode(&definition); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	if status, answer := k.Ask(t, http.MethodPost, path, definition); status != http.StatusCreated {
+		t.Fatalf("definition of %s: status %d: %s", name, status, message(answer))
+	}
+	eventually(t, name+" is established", func() error {
+		status, answer := k.Ask(t, http.MethodGet, "/apis/monitoring.coreos.com/v1/namespaces/default/"+name, nil)
+		if status != http.StatusOK {
+			return fmt.Errorf("status %d: %s", status, message(answer))
+		}
+		return nil
+	})
+}
