@@ -20,7 +20,7 @@ import (
 const (
 	pageSize  = 100 // the most that GitLab gives
 	maxPages  = 50  // of one list in one poll: 5,000 builds that are not over
-	maxEnded  = 12  // builds whose end one query asks for: 250 is the limit of its complexity
+	maxEnded  = 9   // builds whose end one query asks for, each 25 of the complexity of 250 that a user has
 	maxBehind = 5000
 
 	workersEvery  = time.Minute

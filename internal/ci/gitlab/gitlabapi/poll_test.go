@@ -140,13 +140,15 @@ func TestPoll_OldSchema(t *testing.T) {
 }
 
 // The requirement: 2,000 projects and 50 runners below 60 requests a minute, new
-// pending builds seen within 15 s: with 30 builds a minute for an administrator's
-// token, with 12 pushes a minute where it is asked project by project.
+// pending builds seen within 15 s: with 30 builds a minute that nobody pushed for, for an
+// administrator's token and for another's; and with 12 pushes a minute where a server does
+// not tell which projects are active.
 func TestPoll_Requests(t *testing.T) {
-	for _, admin := range []bool{true, false} {
-		t.Run(fmt.Sprintf("administrator %v", admin), func(t *testing.T) {
+	for name, old := range map[string]bool{"administrator": false, "member": false, "member, old server": true} {
+		t.Run(name, func(t *testing.T) {
+			admin := name == "administrator"
 			s := newStandin(t)
-			s.admin, s.projects, s.runners = admin, 2000, 50
+			s.admin, s.projects, s.runners, s.oldPipes = admin, 2000, 50, old
 			c := client(t, s)
 			rnd := rand.New(rand.NewPCG(1, 2))
 			next, made := int64(0), map[int64]time.Time{}
@@ -154,7 +156,7 @@ func TestPoll_Requests(t *testing.T) {
 			ends := map[cimeter.JobStatus]int{}
 			perMinute := map[int]int{}
 			start, wait, step := s.now, time.Duration(0), 2*time.Second
-			if !admin {
+			if old {
 				step = 5 * time.Second
 			}
 			for s.now.Sub(start) < 20*time.Minute {
@@ -173,7 +175,9 @@ func TestPoll_Requests(t *testing.T) {
 					next++
 					project := rnd.Int64N(2000) + 1
 					s.jobs[next] = &job{id: next, project: project, status: "pending", name: "job", created: s.now, queued: s.now}
-					s.events = append(s.events, event{next, project})
+					if old {
+						s.events = append(s.events, event{next, project})
+					}
 					made[next] = s.now
 				})
 				if wait > 0 {
@@ -391,6 +395,7 @@ func TestPoll_Pages(t *testing.T) {
 func TestPoll_ProjectFails(t *testing.T) {
 	s := busyServer(t)
 	s.admin = false
+	s.oldPipes = true
 	bad := map[string]bool{"/api/v4/projects/2/jobs": true}
 	s.fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if bad[r.URL.Path] {

@@ -24,35 +24,40 @@ const (
 
 // projectState is what is kept where the server is asked project by project.
 type projectState struct {
-	projects   map[string]*project // by the id or path that it is asked by
-	listed     time.Time           // when all of them were listed last
-	listPage   url.Values          // the next page of the list that is being read
-	listing    map[string]bool     // what that list had so far
-	eventsOff  bool                // the token may not ask for events
-	eventSince int64               // the last push that is known
+	projects  map[string]*project // by the id or path that it is asked by
+	listed    time.Time           // when all of them were listed last
+	listPage  url.Values          // the next page of the list that is being read
+	listing   map[string]bool     // what that list had so far
+	eventsOff bool                // the token may not ask for events
+	// activityOff: the server does not tell which of many projects are active.
+	activityOff bool
+	eventSince  int64 // the last push that is known
 }
 
 // project is one that is asked for its builds.
 type project struct {
 	id, path string
-	asked    time.Time // zero: never
-	touched  time.Time // when something happened there
+	gid      string          // global id; "" while it is not known
+	hidden   bool            // the token may not see it: it has no gid
+	looked   time.Time       // when was asked whether it is active
+	told     map[string]bool // builds that its active pipelines had then
+	asked    time.Time       // when its builds were asked for; zero: never
+	touched  time.Time       // when something happened there
 	open     []cimeter.Job
 	openAt   time.Time // when its builds were asked for last
 	gone     bool
 }
 
-// projectJobs asks as many projects as there are requests for: those that were
-// pushed to first, then those that have builds which are not over, the longest not
-// asked of the others after them. Builds that are known are asked for by a dozen. So a
-// build that nobody pushed for, of a project where nothing ran, is seen when its turn
-// comes, unless a webhook tells.
+// projectJobs asks which projects are active: see activity. Where the server does not
+// tell, it asks which were pushed to. Then it asks as many projects by themselves as
+// there are requests for: those that were pushed to first, then those that have builds
+// which are not over, the longest not asked of the others after them. Builds that are
+// known are asked for by nine. So with a server that tells no activity a build that
+// nobody pushed for, of a project where nothing ran, is seen when its turn comes, unless
+// a webhook tells.
 func (c *Client) projectJobs(ctx context.Context, now time.Time) (jobs []cimeter.Job, whole bool, err error) {
 	p := &c.poll
 	if err := c.listProjects(ctx, now); err != nil {
-		return nil, false, err
-	}
-	if err := c.pushes(ctx, now); err != nil {
 		return nil, false, err
 	}
 	order := make([]*project, 0, len(p.projects))
@@ -60,6 +65,13 @@ func (c *Client) projectJobs(ctx context.Context, now time.Time) (jobs []cimeter
 		if !pr.gone {
 			order = append(order, pr)
 		}
+	}
+	told, err := c.activity(ctx, now, order)
+	if err == nil && !told {
+		err = c.pushes(ctx, now)
+	}
+	if err != nil {
+		return nil, false, err
 	}
 	rank := func(pr *project) int {
 		switch {
@@ -77,12 +89,16 @@ func (c *Client) projectJobs(ctx context.Context, now time.Time) (jobs []cimeter
 	})
 	// A look may use what is due since the last one, so that the next has its share.
 	share := float64(c.o.Requests) * (Interval + Interval/2).Minutes()
+	keep := float64(reserved)
+	if told { // the next look needs as many
+		keep += 2 * float64(len(order)/(lookSize*lookGroups)+1)
+	}
 	if err := c.refresh(ctx, now, order); err != nil {
 		return nil, false, err
 	}
 	asked, failed := 0, 0
 	for _, pr := range order {
-		if n := float64(exchangeOf(ctx).requests); asked > 0 && (p.left(ctx) < 1+reserved || n >= share) {
+		if n := float64(exchangeOf(ctx).requests); asked > 0 && (p.left(ctx) < 1+keep || n >= share) {
 			break
 		}
 		if err := c.askProject(ctx, now, pr); err != nil {
@@ -133,7 +149,7 @@ func (c *Client) askProject(ctx context.Context, now time.Time, pr *project) err
 }
 
 // refresh asks for the builds that are known and not over, those that were not asked
-// for longest first, a dozen in one request.
+// for longest first, nine in one request.
 func (c *Client) refresh(ctx context.Context, now time.Time, all []*project) error {
 	p := &c.poll
 	if p.graphOff {
@@ -202,7 +218,7 @@ func (c *Client) listProjects(ctx context.Context, now time.Time) error {
 		if now.Sub(p.listed) >= projectsEvery { // what was gone may be back
 			p.listed = now
 			for _, pr := range p.projects {
-				pr.gone = false
+				pr.gone, pr.hidden = false, false
 			}
 		}
 		return nil
@@ -237,7 +253,7 @@ func (c *Client) listProjects(ctx context.Context, now time.Time) error {
 			if pr := p.projects[id]; pr != nil {
 				pr.path, pr.gone = l.Path, false
 			} else {
-				p.projects[id] = &project{id: id, path: l.Path}
+				p.projects[id] = &project{id: id, path: l.Path, gid: gidOf(id)}
 			}
 		}
 		if p.listPage = next; next == nil {
