@@ -50,10 +50,9 @@ func TestClient_real(t *testing.T) {
 	if err := watch("r1", none); !errors.Is(err, cimeter.ErrUnauthorized) {
 		t.Errorf("without a right: %v, want unauthorized", err)
 	}
-	k.Ask(t, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "", `{"metadata": {"name": "cimeter"},
-	 "rules": [{"apiGroups": ["actions.github.com"], "resources": ["ephemeralrunners"], "verbs": ["watch"]}]}`)
+	k.Ask(t, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "application/yaml", documented(t))
 	k.Ask(t, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "", `{"metadata": {"name": "cimeter"},
-	 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cimeter"}, "subjects": [{"kind": "User", "name": "reader"}]}`)
+	 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cimeter-agent"}, "subjects": [{"kind": "User", "name": "reader"}]}`)
 	within(t, "the right is given", func() bool { return !errors.Is(watch("r1", none), cimeter.ErrUnauthorized) })
 	if err := watch("r1", none); !errors.Is(err, cimeter.ErrNotFound) {
 		t.Errorf("without the kind: %v, want not found", err)
@@ -108,6 +107,22 @@ func TestClient_real(t *testing.T) {
 	if err := wrong.WatchRunner(t.Context(), "default", "r1", none); !errors.Is(err, cimeter.ErrUnauthorized) {
 		t.Errorf("with a token that is none: %v, want unauthorized", err)
 	}
+}
+
+// documented is the role in docs/identities.md.
+func documented(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/identities.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range strings.SplitSeq(string(b), "```") {
+		if kind, text, _ := strings.Cut(part, "\n"); kind == "yaml" && strings.Contains(text, "kind: ClusterRole") {
+			return text
+		}
+	}
+	t.Fatal("docs/identities.md has no ClusterRole")
+	return ""
 }
 
 // What servers answer that is no watch, or one that makes no sense.
