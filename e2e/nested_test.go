@@ -206,7 +206,7 @@ func TestAgentParts(t *testing.T) {
 	if m := r.Usage.MemoryBytes; m == nil || m.Peak.Value < big.peak {
 		t.Errorf("memory %+v, want a peak of %d at least", m, big.peak)
 	}
-	// Where the machine is busy the last moments of the short ones are seen in the
+	// Where the machine is busy, short ones and their last moments are seen in the
 	// totals only.
 	count, cpu := 0, 0.0
 	for _, p := range r.Parts {
@@ -218,7 +218,7 @@ func TestAgentParts(t *testing.T) {
 		truth += i.cpu
 	}
 	t.Logf("%d parts of %d containers: %.3f s of %.3f s of CPU", len(r.Parts), count, cpu, truth.Seconds())
-	if count != many+4 || cpu < 0.5*truth.Seconds() || cpu > 1.01*truth.Seconds() {
+	if count > many+4 || count < many+4-many/10 || cpu < 0.5*truth.Seconds() || cpu > 1.01*truth.Seconds() {
 		t.Errorf("%d containers with %.3f s, want %d with %.3f s", count, cpu, many+4, truth.Seconds())
 	}
 	if len(r.Parts) > 34 {

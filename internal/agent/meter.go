@@ -224,8 +224,8 @@ func (m *meter) round(now time.Time) {
 		}
 	}
 	m.compact()
+	m.readPieces(now)
 	if m.rounds%m.opts.FullEvery == 0 {
-		m.readPieces(now)
 		m.tellBesides()
 	}
 	if _, missed := m.watch.Folders(); missed > 0 && m.rounds%rescanEvery == 0 {

@@ -81,7 +81,8 @@ func (m *meter) pieceAppeared(p string, in *live) {
 	now := time.Now()
 	var err error
 	if q.group, err = m.host.Group(p); err != nil {
-		return // removed meanwhile: it is in the counters of what it was in
+		m.log.Debug("part of a build not read", "cgroup", p, "err", err) // it is in the counters of what it was in
+		return
 	}
 	q.inode, q.born = q.group.Inode(), now
 	if in == nil {
@@ -183,7 +184,7 @@ func (m *meter) checkPiece(p *piece, now time.Time, ended bool) {
 		return
 	}
 	if p.pid >= 0 {
-		m.readPiece(p)
+		m.readPiece(p, cgroup.Full)
 	}
 	if ended {
 		last := p.pid
@@ -211,7 +212,7 @@ func (m *meter) closePiece(p *piece) {
 		p.exited, p.look = time.Time{}, time.Time{}
 		return // somebody joined in the meantime
 	}
-	m.readPiece(p)
+	m.readPiece(p, cgroup.Full)
 	m.endPiece(p, p.exited)
 }
 
@@ -243,7 +244,7 @@ func (m *meter) endWithin(l *live, end time.Time) {
 	for _, p := range m.pieces {
 		if p.within == l {
 			if !p.closed && p.exited.IsZero() {
-				m.readPiece(p)
+				m.readPiece(p, cgroup.Full)
 				p.exited = end
 			}
 			m.pieceRemoved(p, end)
@@ -251,28 +252,33 @@ func (m *meter) endWithin(l *live, end time.Time) {
 	}
 }
 
-// readPieces reads all pieces, whose counters nothing waits for.
+// readPieces reads all pieces: what runs them may remove them in the same moment
+// in which they end, sooner than a container's engine does.
 func (m *meter) readPieces(now time.Time) {
+	tier := cgroup.Fast
+	if m.rounds%m.opts.FullEvery == 0 {
+		tier = cgroup.Full
+	}
 	for path, p := range m.pieces {
 		if p.closed || !p.exited.IsZero() {
 			continue
 		}
-		if m.readPiece(p); p.closed {
+		if m.readPiece(p, tier); p.closed {
 			delete(m.pieces, path) // no event told
 			continue
 		}
 		if p.pidfd < 0 {
 			m.checkPiece(p, now, true)
 		}
-		if !p.closed {
+		if !p.closed && tier == cgroup.Full {
 			m.tellPiece(p, time.Time{})
 		}
 	}
 }
 
 // readPiece reads a piece's counters. One that is gone keeps what it showed last.
-func (m *meter) readPiece(p *piece) {
-	if err := p.group.Read(&p.sample, cgroup.Full); err != nil {
+func (m *meter) readPiece(p *piece, tier cgroup.Tier) {
+	if err := p.group.Read(&p.sample, tier); err != nil {
 		if errors.Is(err, cimeter.ErrGone) {
 			m.gauges.readsGone.Add(1)
 			m.endPiece(p, time.Now())
@@ -338,7 +344,7 @@ func part(path string, inode uint64, kind cimeter.PartKind, id string, born, end
 func (m *meter) releasePieces() {
 	for _, p := range m.pieces {
 		if !p.closed {
-			m.readPiece(p)
+			m.readPiece(p, cgroup.Full)
 		}
 		if !p.closed {
 			m.tellPiece(p, time.Time{})
