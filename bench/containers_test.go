@@ -159,7 +159,10 @@ func makeRoot(b *testing.B) string {
 	}
 	b.Cleanup(func() {
 		entries, _ := filepath.Glob(filepath.Join(cgroupRoot, "*", path)) // the pattern is well-formed
-		for _, dir := range append(entries, filepath.Join(cgroupRoot, path)) {
+		if v2 := filepath.Join(cgroupRoot, path); len(entries) == 0 {
+			entries = []string{v2}
+		}
+		for _, dir := range entries {
 			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				b.Errorf("removing the benchmark's cgroup: %v", err)
 			}

@@ -55,20 +55,32 @@ func ownLimit(conf config.Agent) int64 {
 	return int64(min(g.Limits().MemoryBytes.Value, 1<<62))
 }
 
-// startTime is how long after its start a role is taken to be under way.
-const startTime = 5 * time.Second
+const (
+	// startTime is how long after its start a role is taken to be under way.
+	startTime = 5 * time.Second
+	// longestRelease is the longest time between two releases.
+	longestRelease = 10 * time.Minute
+	// garbagePercent is how much garbage there may be beside what is in use once
+	// a role is under way: little, for a small heap is collected at little cost.
+	garbagePercent = 30
+)
 
-// garbagePercent is how much garbage there may be beside what is in use once a role
-// is under way: little, for a heap that is small is collected at little cost.
-const garbagePercent = 30
+// releaseUnused gives back what the process used once, after a time and then after
+// ever longer ones.
+func releaseUnused(procRoot string, after time.Duration) {
+	time.AfterFunc(after, func() {
+		debug.SetGCPercent(garbagePercent)
+		debug.FreeOSMemory()
+		releaseProgram(procRoot)
+		releaseUnused(procRoot, min(2*after, longestRelease))
+	})
+}
 
-// releaseStart gives back what only the start needed: garbage, of which there may
-// be more till then, and the pages of the program itself, of which the packages'
-// initialisation touches most and metering few. What is needed of them is mapped
-// again from the page cache.
-func releaseStart(procRoot string) {
-	debug.SetGCPercent(garbagePercent)
-	debug.FreeOSMemory()
+// releaseProgram gives back the pages of the program itself: packages'
+// initialisation and whatever happens once touch many, and metering few. The kernel
+// maps what is needed of them again from its page cache, sixteen at a time, so that
+// few faults make many pages.
+func releaseProgram(procRoot string) {
 	self, err := os.Executable()
 	if err != nil {
 		return
