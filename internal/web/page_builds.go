@@ -26,6 +26,7 @@ type heading struct {
 
 type buildsView struct {
 	page
+	Suggests bool // the filter suggests names
 	S        selection
 	Chips    []chip
 	Ranges   []choice
@@ -118,7 +119,7 @@ func label(b *cimeter.Build) string {
 func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 	now := p.o.Now()
 	v := buildsView{page: p.page(r, "Builds", "builds"), S: selectionOf(r, now, "24h")}
-	v.Search = v.S.Q
+	v.Search, v.Suggests = v.S.Q, p.o.Names != nil
 	v.Chips, v.Ranges = v.S.chips("/builds"), v.S.rangeChoices("/builds")
 	q := Query{Filter: v.S.Filter, Sort: SortEnded, Limit: pageRows, Sums: true, Cursor: v.S.values.Get("cursor")}
 	if s := v.S.values.Get("sort"); s != "" {

@@ -24,6 +24,7 @@ type Options struct {
 	Fleet    Fleet            // nil: nothing is known of machines now
 	Queue    Queue            // nil: no page of the queue
 	Sections Sections         // nil: no build's log has any
+	Names    Names            // nil: the filter suggests nothing
 	Now      func() time.Time // nil: time.Now
 	Version  string
 	Tick     time.Duration // between the refreshes of a live page; 0: 2 s
@@ -87,6 +88,9 @@ func New(o Options) (*Pages, error) {
 	if o.Totals != nil {
 		p.routes = append(p.routes, route{"/projects", p.projects}, route{"/project", p.project}, route{"/job", p.job},
 			route{"/machines", p.machines}, route{"/machine", p.machine}, route{"/runner", p.runner})
+	}
+	if o.Names != nil {
+		p.routes = append(p.routes, route{"/suggest", p.suggest})
 	}
 	if o.Queue != nil {
 		p.routes = append(p.routes, route{"/queue", p.queue})

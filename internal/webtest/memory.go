@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
@@ -53,6 +54,23 @@ func (m *Memory) Sections(_ context.Context, r *cimeter.Record, keptOnly bool) (
 		}
 	}
 	return section.Parts{}, fmt.Errorf("log of %q: %w", r.Key, cimeter.ErrNotFound)
+}
+
+// Names is a web.Names.
+func (m *Memory) Names(_ context.Context, kind, part string, limit int) (names []string, err error) {
+	of := map[string]func(*cimeter.Record) string{
+		"project": func(r *cimeter.Record) string { return r.Project }, "job": func(r *cimeter.Record) string { return r.Name },
+		"ref": func(r *cimeter.Record) string { return r.Ref }, "machine": func(r *cimeter.Record) string { return r.Machine },
+	}[kind]
+	for _, r := range m.Records {
+		if of == nil {
+			break
+		}
+		if s := of(r); s != "" && strings.Contains(strings.ToLower(s), strings.ToLower(part)) && !slices.Contains(names, s) && len(names) < limit {
+			names = append(names, s)
+		}
+	}
+	return names, nil
 }
 
 // Build implements web.Source.
