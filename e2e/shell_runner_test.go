@@ -11,12 +11,19 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // playRunner names the variable that makes a copy of this test a CI runner, which
 // is known by its program's name: it starts the builds that its standard input
 // describes, all at once, the shells of each one after the other.
 const playRunner = "CIMETER_TEST_PLAY_RUNNER"
+
+// playHelper names the variable that makes a copy of this test a program that
+// only lasts a moment, as a download does.
+const playHelper = "CIMETER_TEST_PLAY_HELPER"
+
+const helperLasts = 100 * time.Millisecond
 
 // shellBuild is one build of a runner without containers: programs that the
 // runner starts one after the other.
@@ -79,23 +86,40 @@ type runner struct {
 	err    *logBuffer
 }
 
-// startRunner starts a runner whose program has that name. It waits for begin.
-func startRunner(t *testing.T, name string, builds []shellBuild) *runner {
+// linkSelf makes a copy of this test's program with that name and returns its path.
+func linkSelf(t *testing.T, dir, name string) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.Link(self, path); err != nil {
-		b, err := os.ReadFile(self) // another file system
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, b, 0o755); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
 	}
+	path := filepath.Join(dir, name)
+	if os.Link(self, path) == nil {
+		return path
+	}
+	b, err := os.ReadFile(self) // another file system
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// startRunner starts a runner whose program has that name. It waits for run.
+func startRunner(t *testing.T, name string, builds []shellBuild) *runner {
+	t.Helper()
+	return startRunnerIn(t, name, "", builds)
+}
+
+// startRunnerIn is startRunner behind a line of a shell script.
+func startRunnerIn(t *testing.T, name, before string, builds []shellBuild) *runner {
+	t.Helper()
+	path := linkSelf(t, t.TempDir(), name)
 	spec, err := json.Marshal(builds)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +128,7 @@ func startRunner(t *testing.T, name string, builds []shellBuild) *runner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{t: t, cmd: exec.Command(path), signal: out, err: &logBuffer{}}
+	r := &runner{t: t, cmd: exec.Command("/bin/sh", "-c", before+`exec "$0"`, path), signal: out, err: &logBuffer{}}
 	r.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), playRunner + "=1"}
 	r.cmd.Stdin, r.cmd.Stderr = strings.NewReader(string(spec)), r.err
 	r.cmd.ExtraFiles = []*os.File{in}

@@ -85,8 +85,8 @@ func (f *Family) sum(living totals) {
 	t.resident, t.threads = living.resident, living.threads
 }
 
-// Set stores in s what the family has used and holds, as of the last round or
-// its end: CPU time; bytes of IO, where they may be read; memory, which is the
+// Set stores in s what the family has used, as of the last round or its end, and
+// what it held at the last round, if one has seen it: CPU time; bytes of IO, where they may be read; memory, which is the
 // sum of what its processes have resident, so that a page which several share
 // counts for each; and threads. A network of its own it has not.
 func (f *Family) Set(s *cimeter.Sample) {

@@ -340,7 +340,7 @@ func (f *Forest) settle(n, waits *treeNode, at time.Duration) {
 func (f *Forest) end(family *Family) {
 	delete(f.families, family)
 	family.Ended = now()
-	family.sum(totals{})
+	family.sum(totals{resident: family.told.resident, threads: family.told.threads})
 	f.opts.Ended(family)
 }
 
