@@ -137,20 +137,31 @@ func raisePeak(r *cimeter.Record) {
 // limits are those of the container that runs the user's commands, else of the
 // first container that has any.
 func (b *build) limits() *cimeter.Limits {
-	var first *cimeter.Limits
+	var first *part
 	for _, p := range b.parts {
-		if p.Limits == (cimeter.Limits{}) {
-			continue
-		}
-		limits := p.Limits
-		if p.Role == cimeter.RoleBuild {
-			return &limits
-		}
-		if first == nil {
-			first = &limits
+		if p.Limits != (cimeter.Limits{}) && (first == nil || first.Role != cimeter.RoleBuild && p.Role == cimeter.RoleBuild) {
+			first = p
 		}
 	}
-	return first
+	if first == nil {
+		return nil
+	}
+	limits := first.Limits
+	for _, p := range b.parts { // some are found out when another stage of the container runs
+		if p.Segment != first.Segment {
+			continue
+		}
+		if !limits.CPUCores.Known {
+			limits.CPUCores = p.Limits.CPUCores
+		}
+		if !limits.MemoryBytes.Known {
+			limits.MemoryBytes, limits.MemorySetBy = p.Limits.MemoryBytes, p.Limits.MemorySetBy
+		}
+		if limits.Requested == (cimeter.Requests{}) {
+			limits.Requested = p.Limits.Requested
+		}
+	}
+	return &limits
 }
 
 // stages merges parts of the same name and attempt, as they stand at end, in the
