@@ -267,7 +267,15 @@ func (sc *scan) walk(s *statement, cols string, c *compiled, w *way, column stri
 
 // gather is what follows FROM when all of a way is taken and sorted.
 func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *position) {
-	together := s.dialect == SQLite && len(w.paths) > 1 && w.covered("at", sc.read(c)) // each is whole: no two hold the same build
+	if s.dialect == Postgres {
+		sc.gatherApart(s, c, w)
+		if after != nil {
+			s.add(sc.follow(column), after.value, after.id)
+		}
+		sc.order(s, column)
+		return
+	}
+	together := len(w.paths) > 1 && w.covered("at", sc.read(c)) // each is whole: no two hold the same build
 	switch {
 	case len(w.paths) == 0:
 		s.builds("builds_at")
@@ -288,7 +296,7 @@ func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *
 			c.within(s)
 		}
 		s.add(") b WHERE 1 = 1")
-	case s.dialect == SQLite:
+	default:
 		s.add("builds b WHERE b.id IN (")
 		for i, p := range w.paths {
 			if i > 0 {
@@ -302,8 +310,6 @@ func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *
 			}
 		}
 		s.add(")")
-	default: // PostgreSQL joins the paths by itself
-		s.add("builds b WHERE 1 = 1")
 	}
 	c.within(s)
 	skip := w.condition
@@ -315,6 +321,22 @@ func (sc *scan) gather(s *statement, c *compiled, w *way, column string, after *
 		s.add(sc.follow(column), after.value, after.id)
 	}
 	sc.order(s, column)
+}
+
+// gatherApart gathers within a statement of its own, whose plan PostgreSQL does not
+// make from the order and the limit of the list: it would walk along the order, past
+// builds without number, to find the few. It joins the paths by itself.
+func (sc *scan) gatherApart(s *statement, c *compiled, w *way) {
+	s.add("(SELECT " + columns("b.", sc.read(c)...) + " FROM builds b WHERE 1 = 1")
+	skip := w.condition
+	if len(w.paths) == 1 && w.paths[0].whole {
+		s.add(" AND "+w.paths[0].sql, w.paths[0].args...)
+	} else {
+		skip = nil
+	}
+	c.within(s)
+	c.where(s, skip)
+	s.add(" OFFSET 0) b WHERE 1 = 1")
 }
 
 // follow keeps what stands behind a position in the order of the list.
