@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -58,7 +59,15 @@ func TestChartOnAPIServer(t *testing.T) {
 		}
 	}
 
-	helmInstall(t, k)
+	_, line, ok := strings.Cut(strings.ReplaceAll(readFile(t, "../docs/install.md"), "\\\n", " "), "\nhelm install ")
+	if !ok {
+		t.Fatal("docs/install.md has no helm install")
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	helmInstall(t, k, root, "install "+line, resources["DaemonSet"]+"/ci-agent")
+	for _, page := range []string{"gitlab-kubernetes", "kubernetes"} {
+		t.Run(page, func(t *testing.T) { installByPage(t, k, page) })
+	}
 
 	// The server would have found what is wrong.
 	o := rendered(t)["Deployment/ci-server"]
@@ -73,8 +82,50 @@ func TestChartOnAPIServer(t *testing.T) {
 	}
 }
 
-// helmInstall installs the chart by the command of docs/install.md.
-func helmInstall(t *testing.T, k *testtools.KubeAPI) {
+// installByPage installs the chart as a page of docs/runners says, with the values
+// that stand there, whose configuration cimeter takes.
+func installByPage(t *testing.T, k *testtools.KubeAPI, page string) {
+	text := readFile(t, "../docs/runners/"+page+".md")
+	line := regexp.MustCompile("(?m)^helm (install cimeter .*)$").FindStringSubmatch(text)
+	values := regexp.MustCompile("(?s)```yaml\n# values.yaml\n(.*?)```").FindStringSubmatch(text)
+	if line == nil || values == nil {
+		t.Fatal("no helm install, or no values.yaml")
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "values.yaml"), values[1], 0o644)
+	top, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(top, "deploy"), filepath.Join(dir, "deploy")); err != nil {
+		t.Fatal(err)
+	}
+	const object = "/apis/apps/v1/namespaces/cimeter/daemonsets/cimeter-agent"
+	helmInstall(t, k, dir, line[1], object)
+	helmRun(t, k, dir, "uninstall cimeter --namespace cimeter")
+	for _, name := range []string{"agent", "server"} {
+		cmd := helm(t, "template", "--values", filepath.Join(dir, "values.yaml"), "--show-only", "templates/"+name+".yaml")
+		for _, o := range decoded(t, cmd) {
+			if o.at("kind") == "ConfigMap" {
+				checkConfig(t, o)
+			}
+		}
+	}
+}
+
+// helmInstall runs helm's command and looks for the agent's object.
+func helmInstall(t *testing.T, k *testtools.KubeAPI, dir, line, object string) {
+	t.Helper()
+	if out := helmRun(t, k, dir, line); !strings.Contains(out, "STATUS: deployed") {
+		t.Errorf("helm %s: %s", line, out)
+	}
+	if status, answer := k.Ask(t, http.MethodGet, object, nil); status != http.StatusOK || !bytes.Contains(answer, []byte("registry.example.com/cimeter:")) {
+		t.Errorf("the agent's DaemonSet: status %d: %s", status, answer)
+	}
+}
+
+// helmRun runs helm as an administrator of the server.
+func helmRun(t *testing.T, k *testtools.KubeAPI, dir, line string) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	write(t, config, fmt.Sprintf(`apiVersion: v1
@@ -84,20 +135,10 @@ users: [{name: u, user: {token: %q}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `, k.URL, k.CAFile, k.Token), 0o600)
-	text := strings.ReplaceAll(readFile(t, "../docs/install.md"), "\\\n", " ")
-	_, line, ok := strings.Cut(text, "\nhelm install ")
-	if line, _, _ = strings.Cut(line, "\n"); !ok {
-		t.Fatal("docs/install.md has no helm install")
-	}
-	cmd := exec.Command(testtools.Path(t, testtools.Helm), append([]string{"install"}, strings.Fields(line)...)...)
-	cmd.Dir = root
+	cmd := exec.Command(testtools.Path(t, testtools.Helm), strings.Fields(line)...)
+	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + t.TempDir(), "KUBECONFIG=" + config}
-	if out := output(t, cmd); !strings.Contains(out, "STATUS: deployed") {
-		t.Errorf("helm install: %s", out)
-	}
-	if status, answer := k.Ask(t, http.MethodGet, resources["DaemonSet"]+"/ci-agent", nil); status != http.StatusOK || !bytes.Contains(answer, []byte("registry.example.com/cimeter:")) {
-		t.Errorf("the agent's DaemonSet: status %d: %s", status, answer)
-	}
+	return output(t, cmd)
 }
 
 // message is what the server says of a request that it refused.

@@ -60,14 +60,26 @@ func rendered(t *testing.T, values ...string) map[string]object {
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
-	cmd := helm(t, "template", args...)
+	objects := map[string]object{}
+	for _, o := range decoded(t, helm(t, "template", args...)) {
+		name := o.at("kind").(string) + "/" + o.at("metadata", "name").(string)
+		if objects[name] != nil {
+			t.Fatalf("two objects %s", name)
+		}
+		objects[name] = o
+	}
+	return objects
+}
+
+// decoded are the objects that a command of helm prints.
+func decoded(t *testing.T, cmd *exec.Cmd) (objects []object) {
+	t.Helper()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("helm template: %v\n%s", err, stderr.String())
 	}
-	objects := map[string]object{}
 	for d := yaml.NewDecoder(bytes.NewReader(out)); ; {
 		var o map[string]any // a type of ours would be that of every map below
 		switch err := d.Decode(&o); {
@@ -75,15 +87,21 @@ func rendered(t *testing.T, values ...string) map[string]object {
 			return objects
 		case err != nil:
 			t.Fatalf("helm template: %v\n%s", err, out)
+		case o != nil:
+			objects = append(objects, o)
 		}
-		if o == nil {
-			continue
+	}
+}
+
+// checkConfig has cimeter check the configurations of a ConfigMap.
+func checkConfig(t *testing.T, o object) {
+	t.Helper()
+	for file, text := range o.at("data").(map[string]any) {
+		path := filepath.Join(t.TempDir(), file)
+		write(t, path, text.(string), 0o644)
+		if out := output(t, exec.Command(program(t), "check", "--config", path)); !strings.HasPrefix(out, "configuration  ok") {
+			t.Errorf("%v: cimeter check: %s", o.at("metadata", "name"), out)
 		}
-		name := o["kind"].(string) + "/" + object(o).at("metadata", "name").(string)
-		if objects[name] != nil {
-			t.Fatalf("two objects %s", name)
-		}
-		objects[name] = o
 	}
 }
 
@@ -142,13 +160,7 @@ func TestChart(t *testing.T) {
 			for name, o := range objects {
 				switch o.at("kind") {
 				case "ConfigMap":
-					for file, text := range o.at("data").(map[string]any) {
-						path := filepath.Join(t.TempDir(), file)
-						write(t, path, text.(string), 0o644)
-						if out := output(t, exec.Command(program(t), "check", "--config", path)); !strings.HasPrefix(out, "configuration  ok") {
-							t.Errorf("%s: cimeter check: %s", name, out)
-						}
-					}
+					checkConfig(t, o)
 				case "DaemonSet", "Deployment":
 					leastRights(t, name, o)
 				}
