@@ -18,6 +18,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
+	"github.com/cimeter/cimeter/internal/queue"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
 )
@@ -115,11 +116,20 @@ func TestServer_besideGitLab(t *testing.T) {
 	if _, err := kept.Put(t.Context(), []store.Put{{Record: r, ReceivedAt: end}}); err != nil {
 		t.Fatal(err)
 	}
+	// What the queue was before this process, some of it days ago.
+	var past []queue.KeptPoint
+	for i := range int64(600) {
+		past = append(past, queue.KeptPoint{Server: host, Step: queue.CoarseStep, Point: queue.Point{At: time.Now().Unix() - i*600, Waiting: 42, Running: 7, Slots: 8}})
+	}
+	if err := kept.PutQueuePoints(t.Context(), past, nil); err != nil {
+		t.Fatal(err)
+	}
 	if err := kept.Close(); err != nil {
 		t.Fatal(err)
 	}
 	p := startDaemon(t, "server", "--config", conf, "--listen", "127.0.0.1:0", "--data", data)
 	p.get("/api/v1/sections/"+key+"?kept=true", "", `"name":"compile"`)
+	p.get("/queue?t=7d", "", `<td class="n">42.0</td><td class="n">7.00</td><td class="n">8.00</td>`)
 	p.get("/metrics", "", `cimeter_server_logs_read_total{server="`+host+`",result="kept"} 1`)
 	for {
 		note, writes, reads, did := g.told()

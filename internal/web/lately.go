@@ -48,7 +48,7 @@ func latelyCharts(m *Machine) []lineChart {
 		{"l-mem", "Memory", float64(m.MemoryBytes), "total", bytesColumn, []latelyLine{{"used", "mem", func(p *Moment) float64 { return p.MemoryUsed }}}},
 		{"l-disk", "Disk", 0, "", rate, []latelyLine{{"read and written", "disk", func(p *Moment) float64 { return p.Disk }}}},
 		{"l-net", "Network", 0, "", rate, []latelyLine{{"both ways", "net", func(p *Moment) float64 { return p.Net }}}},
-		{"l-psi", "Time in which something waited", 0, "", share, []latelyLine{{"pressure", "other", func(p *Moment) float64 { return p.Pressure }}}},
+		{"l-psi", "Pressure", 0, "", share, []latelyLine{{"time that some task waited", "other", func(p *Moment) float64 { return p.Pressure }}}},
 	} {
 		if c, ok := f.chart(m.History); ok {
 			charts = append(charts, c)

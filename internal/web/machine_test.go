@@ -16,7 +16,7 @@ import (
 func TestMachine_figures(t *testing.T) {
 	h := pages(t, fleet())
 	code, body := get(t, h, "/machine?name=ci-2")
-	for _, want := range []string{"Debian GNU/Linux 12 (bookworm)", "spot", "6.8.0-49", "Last ten minutes", "CPU by owner", "the rest <b>", "cimeter <b>", "CPUs <b>", "Memory", "Time in which something waited", "6.10 ms CPU a second", "31.0 MiB", `data-live="/machine?name=ci-2&amp;part=now"`} {
+	for _, want := range []string{"Debian GNU/Linux 12 (bookworm)", "spot", "6.8.0-49", "Last ten minutes", "CPU by owner", "the rest <b>", "cimeter <b>", "CPUs <b>", "Memory", "Pressure", "time that some task waited", "6.10 ms CPU a second", "31.0 MiB", `data-live="/machine?name=ci-2&amp;part=now"`} {
 		if code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%d: page of ci-2 lacks %q", code, want)
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/filter"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
@@ -171,7 +173,40 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request) error {
 	v.lastDay(&st, q, f)
 	v.list(&st, q, f)
 	v.workers(&st, q, f)
+	if len(v.Rows) == 0 && v.Known && longestOf(&st, f).Seconds <= 0 && f == (queueFilter{}) {
+		v.Nothing = p.longestKept(r.Context(), &st, v.Nothing)
+	}
 	return p.render(w, r, status, "queue", v)
+}
+
+// longestKept says what waited longest in the last day as far as the store knows, which
+// a process that was just started does not; what it would say otherwise, where the
+// store knows of none.
+func (p *Pages) longestKept(ctx context.Context, st *queue.State, otherwise string) string {
+	page, err := p.o.Source.Builds(ctx, Query{Filter: filter.Filter{{Field: filter.Since, Op: filter.Eq, At: st.At.Add(-24 * time.Hour)}}, Sort: SortQueue, Limit: 1})
+	if err != nil {
+		p.report("/queue", err)
+		return otherwise
+	}
+	if len(page.Rows) == 0 {
+		return otherwise
+	}
+	r := &page.Rows[0]
+	waited, known := r.Queue().Get()
+	if !known || waited <= 0 {
+		return otherwise
+	}
+	return fmt.Sprintf("Nothing waits. Longest wait in 24 h: %s (%s, %s).", seconds(waited), label(&r.Build), ago(st.At, r.StartedAt))
+}
+
+// longestOf is the longest wait of the last day that this process saw.
+func longestOf(st *queue.State, f queueFilter) (long queue.Longest) {
+	for i := range st.Servers {
+		if s := &st.Servers[i]; (f.server == "" || s.Name == f.server) && s.LongestDay.Seconds > long.Seconds {
+			long = s.LongestDay
+		}
+	}
+	return long
 }
 
 // problem is what is wrong with a filter; "" nothing.
@@ -264,12 +299,7 @@ func (v *queueView) now(st *queue.State, q url.Values, f queueFilter) {
 
 // nothing says that nothing waits, and what waited longest lately.
 func nothing(st *queue.State, f queueFilter) string {
-	var long queue.Longest
-	for i := range st.Servers {
-		if s := &st.Servers[i]; (f.server == "" || s.Name == f.server) && s.LongestDay.Seconds > long.Seconds {
-			long = s.LongestDay
-		}
-	}
+	long := longestOf(st, f)
 	if long.Seconds <= 0 {
 		return "Nothing waits, and nothing has waited in the last 24 hours that was seen."
 	}

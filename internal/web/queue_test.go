@@ -220,3 +220,15 @@ func TestQueue_week(t *testing.T) {
 		t.Error("NaN")
 	}
 }
+
+// A process that was just started has seen no wait; the store has.
+func TestQueue_longestKept(t *testing.T) {
+	st := queue.State{Servers: []queue.Server{{Name: "gitlab.example.com", CI: "gitlab", Waiting: cimeter.Some(0), AgeSeconds: cimeter.Some(3.0)}}}
+	r := webtest.Example()
+	m := &webtest.Memory{Records: []*cimeter.Record{r, webtest.Nothing()}, Waiting: st}
+	_, body := get(t, pages(t, m), "/queue")
+	wants(t, body, "Nothing waits. Longest wait in 24 h: 3.1 s (group/app / build-and-test #4242, ")
+	m.Records = m.Records[1:]
+	_, body = get(t, pages(t, m), "/queue")
+	wants(t, body, "Nothing waits, and nothing has waited in the last 24 hours that was seen.")
+}

@@ -75,11 +75,8 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	}
 	whole := func(v float64) string { return thousands(math.Round(v)) }
 	builds.Area = bandPath(xs, y(m.waiting, top), floor)
-	builds.Lines = []chartLine{{"waiting", "other", linePath(xs, y(m.waiting, top)), told(last(m.waiting), whole)}, {"running", "cpu", linePath(xs, y(m.running, top)), told(last(m.running), whole)},
-		{"slots", "limit dash", linePath(xs, y(m.slots, top)), told(last(m.slots), whole)}}
-	for _, at := range ticks(0, top, 4) {
-		builds.Ticks = append(builds.Ticks, tick{pct(1 - at/top), short(at)})
-	}
+	builds.draw(xs, top, 1, []chartLine{{Label: "waiting", Class: "other", Now: told(last(m.waiting), whole)}, {Label: "running", Class: "cpu", Now: told(last(m.running), whole)},
+		{Label: "slots", Class: "limit dash", Now: told(last(m.slots), whole)}}, [][]float64{m.waiting, m.running, m.slots})
 	const every = queueSteps / 48
 	for i := 0; i < queueSteps; i += every {
 		builds.Rows = append(builds.Rows, []string{rowTimes(i), told(mean(m.waiting[i:i+every]), sig3), told(mean(m.running[i:i+every]), sig3), told(mean(m.slots[i:i+every]), sig3)})
@@ -98,10 +95,7 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	wait := lineChart{ID: "waits", Title: "Wait of those that waited", Unit: col.Unit, Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "half under", "95 % under"}}
 	wait.Area = bandPath(xs, y(m.p95, top), y(m.p50, top))
 	in := func(v float64) string { return col.cell(some(v)) }
-	wait.Lines = []chartLine{{"half under", "other", linePath(xs, y(m.p50, top)), told(last(m.p50), in)}, {"95 % under", "other dash", linePath(xs, y(m.p95, top)), told(last(m.p95), in)}}
-	for _, at := range ticks(0, top/col.size, 4) {
-		wait.Ticks = append(wait.Ticks, tick{pct(1 - at*col.size/top), short(at)})
-	}
+	wait.draw(xs, top, col.size, []chartLine{{Label: "half under", Class: "other", Now: told(last(m.p50), in)}, {Label: "95 % under", Class: "other dash", Now: told(last(m.p95), in)}}, [][]float64{m.p50, m.p95})
 	for i := 0; i < queueSteps; i += every {
 		wait.Rows = append(wait.Rows, []string{rowTimes(i), told(mean(m.p50[i:i+every]), in), told(mean(m.p95[i:i+every]), in)})
 	}
