@@ -20,6 +20,8 @@ const (
 	steadyLooks = 20
 	// steadyDoubles is how often it does: to 0.8 s, after ten seconds.
 	steadyDoubles = 5
+	// parkInterval is the longest time between rounds that may pass without a look.
+	parkInterval = time.Second
 	// freshLook is every how many looks command lines are read again though the
 	// processes are the same, once nothing has changed for 2*steadyLooks: one may have
 	// become another program.
@@ -49,6 +51,8 @@ type turns struct {
 	stage  string // it was told to be in last
 	procs  uint64 // the processes at the last look
 	steady int    // looks since anything changed
+	parked bool   // looked at with a round only, where it has used CPU time
+	cpu    uint64 // of the reading at the last look while it is parked, nanoseconds
 	idle   int    // looks since a stage was told
 }
 
@@ -65,6 +69,26 @@ func openPace(age time.Duration, late bool) time.Duration {
 		return lastLook
 	}
 	return max(commandLook, age/16)
+}
+
+// nextTurn is when the stage of a container that goes through several is looked for
+// again. One that has not changed for long is parked: without CPU time nothing in it
+// has begun, and a round tells that anyway.
+func (m *meter) nextTurn(l *live, now time.Time) time.Time {
+	if l.turns.steady >= steadyLooks*steadyDoubles && m.opts.Interval <= parkInterval {
+		l.turns.parked, l.turns.cpu = true, l.cpu
+		return time.Time{}
+	}
+	return now.Add(l.turns.pace())
+}
+
+// lookParked looks at a parked container that has used CPU time since it was looked
+// at last.
+func (m *meter) lookParked(l *live) {
+	if l.turns.parked && l.cpu != l.turns.cpu {
+		l.turns.cpu = l.cpu
+		m.readCommands(l)
+	}
 }
 
 // same reports whether the processes are those of the last look, whose answer
@@ -178,7 +202,10 @@ func (m *meter) enter(l *live, stage string) {
 	for _, o := range m.lives {
 		if o.inside && !o.closed && o.segment.BuildKey() == key {
 			o.turns.steady = 0
-			if soon := now.Add(commandLook); !o.look.IsZero() && o.look.After(soon) {
+			if o.turns.parked {
+				o.turns.parked, o.look = false, now.Add(commandLook)
+				m.unsettled = append(m.unsettled, o)
+			} else if soon := now.Add(commandLook); !o.look.IsZero() && o.look.After(soon) {
 				o.look = soon
 			}
 		}

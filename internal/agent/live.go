@@ -182,7 +182,7 @@ func (m *meter) lookAt(l *live, now time.Time) {
 	settled := l.pidfd >= 0 && l.netDone && missing == 0 && !undecided
 	switch {
 	case l.inside && l.pidfd >= 0:
-		l.look = now.Add(l.turns.pace())
+		l.look = m.nextTurn(l, now)
 	case settled || age > settleFor:
 		if !l.netDone { // it never came to have a network
 			l.netDone = true

@@ -215,6 +215,7 @@ func (m *meter) round(now time.Time) {
 		}
 		if l.exited.IsZero() && !l.closed {
 			m.sample(l, tier)
+			m.lookParked(l)
 		}
 		if i%lookEvery == lookEvery-1 {
 			if err := m.watch.Wait(0, m.happened); err != nil {

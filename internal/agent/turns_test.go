@@ -144,3 +144,31 @@ func TestTurns(t *testing.T) {
 		t.Error("other processes are the same")
 	}
 }
+
+// A container that has not changed for long is looked at only in rounds, and there
+// only when it has used CPU time; not where rounds are rare.
+func TestMeter_parked(t *testing.T) {
+	l := &live{cpu: 5, inside: true, turns: turns{steady: steadyLooks * steadyDoubles}}
+	now := time.Now()
+	rare := &meter{Agent: &Agent{opts: Options{Interval: 5 * time.Second}}}
+	if at := rare.nextTurn(l, now); at.Sub(now) != l.turns.pace() || l.turns.parked {
+		t.Errorf("with rare rounds: in %v, parked %v", at.Sub(now), l.turns.parked)
+	}
+	m := &meter{Agent: &Agent{opts: Options{Interval: time.Second}}}
+	if at := m.nextTurn(l, now); !at.IsZero() || !l.turns.parked {
+		t.Errorf("at %v, parked %v: want none", at, l.turns.parked)
+	}
+	m.lookParked(l) // it has no cgroup: a look would panic
+	looked := func() (done bool) {
+		defer func() { done = recover() != nil }()
+		m.lookParked(l)
+		return
+	}
+	if l.cpu++; !looked() {
+		t.Error("it has used CPU time and is not looked at")
+	}
+	l.turns.steady = 0
+	if at := m.nextTurn(l, now); at.Sub(now) != commandLook {
+		t.Errorf("after a change: in %v", at.Sub(now))
+	}
+}
