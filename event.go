@@ -12,9 +12,13 @@ const (
 	ContainerDied      // Exit is its exit code
 	ContainerKilled    // out of memory: the kernel killed a process of it
 	ContainerDestroyed // it does not exist any more
+	// ImagePulled is none of a container's: Container.Image is what was asked for,
+	// Container.ID the image's own id, "" where that is not known.
+	ImagePulled
 )
 
-// ContainerEvent is one thing that happened to a container, as its engine tells.
+// ContainerEvent is one thing that happened to a container, or to an image that
+// containers are made of, as its engine tells.
 type ContainerEvent struct {
 	Kind      ContainerEventKind
 	At        time.Time // by the engine's clock

@@ -10,9 +10,14 @@ const RecordSchema = 1
 type Record struct {
 	Schema int `json:"schema"`
 	Build
-	QueuedAt  time.Time    `json:"queued_at,omitzero"`
-	StartedAt time.Time    `json:"started_at"`
-	EndedAt   time.Time    `json:"ended_at"`
+	QueuedAt  time.Time `json:"queued_at,omitzero"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	// ImagePulledAt is when the last image was pulled that its containers needed and
+	// that was pulled in the ten minutes before it started; zero: none was, or its engine
+	// does not tell.
+	ImagePulledAt time.Time `json:"image_pulled_at,omitzero"`
+
 	Result    string       `json:"result,omitempty"`     // success, failed, canceled, skipped; "" when nothing told it
 	Metered   Opt[bool]    `json:"metered,omitzero"`     // false: no agent did, a CI server told of it; absent: an agent's record
 	Tags      []string     `json:"tags,omitempty"`       // that its worker had to have, as its CI server tells

@@ -98,8 +98,12 @@ func agentBuilds(agents []httpapi.Agent) (builds []queue.AgentBuild) {
 		if a.Away {
 			continue
 		}
+		var booted time.Time
+		if a.Host != nil {
+			booted = a.Host.BootedAt
+		}
 		for _, b := range a.Running {
-			builds = append(builds, queue.AgentBuild{Key: b.Key, Machine: a.Machine, Stage: b.Stage, StartedAt: b.StartedAt})
+			builds = append(builds, queue.AgentBuild{Key: b.Key, Machine: a.Machine, Stage: b.Stage, BootedAt: booted, PulledAt: b.PulledAt, StartedAt: b.StartedAt})
 		}
 	}
 	return builds

@@ -12,7 +12,7 @@ func (m *metering) running() []wire.Running {
 	for _, r := range m.agent.Running() {
 		out = append(out, wire.Running{
 			Key: r.Key, CI: r.CI, Project: r.Project, Number: r.Number, Name: r.Name, Runner: r.Runner, URL: r.URL,
-			Stage: r.Stage, StartedAt: r.StartedAt, CPUSeconds: r.Usage.CPUSeconds.Total, MemoryBytes: r.MemoryBytes,
+			Stage: r.Stage, StartedAt: r.StartedAt, PulledAt: r.ImagePulledAt, CPUSeconds: r.Usage.CPUSeconds.Total, MemoryBytes: r.MemoryBytes,
 			IOBytes: r.Usage.IOBytes, NetworkBytes: r.Usage.NetworkBytes, Limits: r.Limits,
 		})
 	}

@@ -35,7 +35,8 @@ type followed struct {
 
 	up, events *tally.Value
 
-	listed bool // the meter's: it has told of all its containers once
+	listed bool   // the meter's: it has told of all its containers once
+	pulls  []pull // the meter's: of the last minutes, oldest first
 }
 
 func newFollowed(a *Agent, e NamedEngine) *followed {

@@ -115,6 +115,10 @@ func (k *known) of(f *followed) {
 // told takes one of an engine's events.
 func (m *meter) told(f *followed, e cimeter.ContainerEvent, now time.Time) {
 	f.events.Add(1)
+	if e.Kind == cimeter.ImagePulled {
+		f.pulled(e)
+		return
+	}
 	k := m.know(e.Container.ID)
 	if k.of(f); k.engine != f {
 		return
@@ -274,6 +278,7 @@ func (k *known) bind(m *meter, now time.Time) {
 	k.segments = nil
 	if k.stand == ours {
 		m.claimPod(k, now)
+		m.tellPull(k)
 	}
 	if k.gone {
 		m.ledger.Gone(k.id) // it was removed before it was known whose it is

@@ -22,6 +22,7 @@ type BuildState struct {
 	Build      cimeter.Build
 	Group      string
 	Started    time.Time
+	Pulled     time.Time `json:",omitzero"` // when the last image of its was pulled before it started; zero: none was
 	Ended      time.Time // of the segment that ended last
 	Ticked     time.Time
 	Account    Account

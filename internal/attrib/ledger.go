@@ -269,6 +269,19 @@ func (l *Ledger) Known(key, container string) {
 	}
 }
 
+// pullCounts is how long before a build's start its image can have been pulled for it.
+const pullCounts = 10 * time.Minute
+
+// Pulled notes that an image of a container of the build was pulled at t. What was
+// pulled after it started, or long before, is none of its wait.
+func (l *Ledger) Pulled(key string, t time.Time) {
+	b := l.builds[key]
+	if b == nil || t.After(b.Started) || b.Started.Sub(t) > pullCounts || !t.After(b.Pulled) {
+		return
+	}
+	b.Pulled = t.UTC().Round(0)
+}
+
 // Gone notes that a container was removed.
 func (l *Ledger) Gone(container string) {
 	for _, b := range l.builds {

@@ -158,12 +158,12 @@ func names(m map[string]*network.EndpointSettings) []string {
 	return out
 }
 
-// Follow calls fn for each event from since on (the zero time: from now on)
+// Follow calls fn for each event of containers, and each pull of an image, from since on (the zero time: from now on)
 // until ctx ends or the stream breaks, and returns why it ended: never nil.
 // connected is called once the daemon has answered.
 func (c *Client) Follow(ctx context.Context, since time.Time, connected func(), fn func(cimeter.ContainerEvent)) error {
-	f := make(client.Filters).Add("type", string(events.ContainerEventType)).
-		Add("event", "create", "start", "die", "oom", "destroy")
+	f := make(client.Filters).Add("type", string(events.ContainerEventType), string(events.ImageEventType)).
+		Add("event", "create", "start", "die", "oom", "destroy", "remove", "pull")
 	o := client.EventsListOptions{Filters: f}
 	if !since.IsZero() {
 		o.Since = strconv.FormatInt(since.Unix(), 10) + "." + fmt.Sprintf("%09d", since.Nanosecond())
@@ -180,9 +180,14 @@ func (c *Client) Follow(ctx context.Context, since time.Time, connected func(), 
 	for {
 		select {
 		case m := <-r.Messages:
-			if e, ok := event(&m); ok {
-				fn(e)
+			e, ok := event(&m)
+			if !ok {
+				continue
 			}
+			if e.Kind == cimeter.ImagePulled {
+				e.Container.ID = c.imageID(ctx, e.Container.Image)
+			}
+			fn(e)
 		case err := <-r.Err:
 			return c.wrap("events", err)
 		}
@@ -192,9 +197,31 @@ func (c *Client) Follow(ctx context.Context, since time.Time, connected func(), 
 var kinds = map[events.Action]cimeter.ContainerEventKind{
 	events.ActionCreate: cimeter.ContainerCreated, events.ActionStart: cimeter.ContainerStarted, events.ActionDie: cimeter.ContainerDied,
 	events.ActionOOM: cimeter.ContainerKilled, events.ActionDestroy: cimeter.ContainerDestroyed,
+	events.ActionRemove: cimeter.ContainerDestroyed, // podman's word for it
+}
+
+// imageTime bounds how long an image's own id is waited for: events wait behind it.
+const imageTime = time.Second
+
+// imageID is the id of an image, by which some runners name it; "" when the daemon
+// does not tell.
+func (c *Client) imageID(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, imageTime)
+	defer cancel()
+	i, err := c.api.ImageInspect(ctx, name)
+	if err != nil {
+		return ""
+	}
+	return i.ID
 }
 
 func event(m *events.Message) (cimeter.ContainerEvent, bool) {
+	if m.Type == events.ImageEventType {
+		if m.Action != events.ActionPull || m.Actor.ID == "" {
+			return cimeter.ContainerEvent{}, false
+		}
+		return cimeter.ContainerEvent{Kind: cimeter.ImagePulled, At: time.Unix(0, m.TimeNano), Container: cimeter.Container{Image: m.Actor.ID}}, true
+	}
 	kind, ok := kinds[m.Action]
 	if !ok || m.Actor.ID == "" {
 		return cimeter.ContainerEvent{}, false
@@ -205,7 +232,7 @@ func event(m *events.Message) (cimeter.ContainerEvent, bool) {
 	if code, err := strconv.Atoi(m.Actor.Attributes["exitCode"]); err == nil && kind == cimeter.ContainerDied {
 		e.Exit = cimeter.Some(code)
 	}
-	for _, a := range []string{"name", "image", "exitCode", "execDuration", "signal"} {
+	for _, a := range []string{"name", "image", "exitCode", "execDuration", "signal", "containerExitCode", "podId"} {
 		delete(e.Container.Labels, a) // the daemon's own attributes, not labels
 	}
 	return e, true

@@ -49,6 +49,8 @@ type entry struct {
 	spent    Wait // what it was seen to wait for, while it waited
 	seen     time.Time
 	began    time.Time   // when its first container started, as an agent told
+	booted   time.Time   // when its machine did
+	pulled   time.Time   // when the last image that it needed was there; zero: none was pulled
 	prepared time.Time   // when it was last seen to be prepared
 	ready    time.Time   // when an agent was first seen to run its own commands
 	last     cimeter.Job // as it was told of last to those who store it

@@ -207,6 +207,9 @@ func (e *entry) meet(a *AgentBuild, now time.Time) {
 	if e.began.IsZero() {
 		e.began = a.StartedAt
 	}
+	if e.pulled.IsZero() {
+		e.booted, e.pulled = a.BootedAt, a.PulledAt
+	}
 	if e.ready.IsZero() && !e.began.IsZero() && !preparing(a.Stage) {
 		e.ready = latest(now, e.began)
 		if e.prepared.IsZero() { // it was never seen to prepare
@@ -225,6 +228,10 @@ func (e *entry) wait(j *cimeter.Job, waited cimeter.Opt[float64]) Wait {
 		return w
 	}
 	w.Starting = max(0, e.began.Sub(j.StartedAt).Seconds())
+	if from := latest(j.StartedAt, e.booted); e.pulled.After(from) && !e.pulled.After(e.began) {
+		w.Pull = e.pulled.Sub(from).Seconds()
+		w.Starting = max(0, w.Starting-w.Pull)
+	}
 	if !e.ready.IsZero() {
 		w.Preparing = e.ready.Sub(e.began).Seconds()
 	}

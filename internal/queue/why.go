@@ -12,6 +12,8 @@ type AgentBuild struct {
 	Key       string
 	Machine   string
 	Stage     string    // that runs now
+	BootedAt  time.Time // when its machine did; zero: not known
+	PulledAt  time.Time // when the last image that it needed was there; zero: none was pulled
 	StartedAt time.Time // when its first container started
 }
 
@@ -53,24 +55,6 @@ func whyWaiting(j *cimeter.Job, workers *pool) Why {
 // preparing reports whether a stage comes before a build's own commands.
 func preparing(stage string) bool {
 	return stage == "" || strings.HasPrefix(stage, "prepare")
-}
-
-// WaitOf is how the time of a finished build from being queued to its own first
-// command was split, as far as a CI server's account of it and the agent's record of
-// the same build tell. What was seen while it waited is spent, as [Board.State] had it;
-// the zero Wait is nothing.
-func WaitOf(j *cimeter.Job, r *cimeter.Record, spent Wait) Wait {
-	w := queued(spent, waitedOf(j))
-	if r == nil || j.StartedAt.IsZero() || r.StartedAt.IsZero() {
-		return w
-	}
-	w.Starting = max(0, r.StartedAt.Sub(j.StartedAt).Seconds())
-	for i := range r.Stages {
-		if s := &r.Stages[i]; s.Name != "" && preparing(s.Name) {
-			w.Preparing += max(0, s.EndedAt.Sub(s.StartedAt).Seconds())
-		}
-	}
-	return w
 }
 
 // waitedOf is how long a build that started had waited, in seconds.

@@ -107,13 +107,38 @@ func TestBoard_waitIsSplit(t *testing.T) {
 	if ended := b.Look(at(305), nil); len(ended) != 1 || ended[0].On != server || ended[0].Wait != (queue.Wait{NoWorker: 30, NoSlot: 50, Unknown: 20, Starting: 40, Preparing: 10}) {
 		t.Errorf("%+v", ended)
 	}
-	// The record of the same build tells the rest.
-	j := st.Builds[0].Job
-	r := &cimeter.Record{StartedAt: at(140), Stages: []cimeter.Stage{
-		{Name: "prepare_script", StartedAt: at(140), EndedAt: at(149)}, {Name: "step_script", StartedAt: at(149), EndedAt: at(200)},
-	}}
-	if w := queue.WaitOf(&j, r, queue.Wait{NoWorker: 30, NoSlot: 50}); w != (queue.Wait{NoWorker: 30, NoSlot: 50, Unknown: 20, Starting: 40, Preparing: 9}) {
-		t.Errorf("%+v", w)
+}
+
+// Of the time between a worker's taking a build and its first container what passed
+// until its image was there is the pull, but for what passed until the machine ran.
+func TestBoard_pull(t *testing.T) {
+	for name, test := range map[string]struct {
+		agent queue.AgentBuild
+		want  queue.Wait
+	}{
+		"no pull":                       {queue.AgentBuild{StartedAt: at(140)}, queue.Wait{Unknown: 100, Starting: 40}},
+		"pulled":                        {queue.AgentBuild{PulledAt: at(138), StartedAt: at(140)}, queue.Wait{Unknown: 100, Starting: 2, Pull: 38}},
+		"on a machine that was started": {queue.AgentBuild{BootedAt: at(120), PulledAt: at(135), StartedAt: at(140)}, queue.Wait{Unknown: 100, Starting: 25, Pull: 15}},
+		"on one that ran before":        {queue.AgentBuild{BootedAt: at(-9000), PulledAt: at(135), StartedAt: at(140)}, queue.Wait{Unknown: 100, Starting: 5, Pull: 35}},
+		"for another, before":           {queue.AgentBuild{PulledAt: at(99), StartedAt: at(140)}, queue.Wait{Unknown: 100, Starting: 40}},
+		"clocks apart":                  {queue.AgentBuild{PulledAt: at(150), StartedAt: at(140)}, queue.Wait{Unknown: 100, Starting: 40}},
+		"booted after its image":        {queue.AgentBuild{BootedAt: at(139), PulledAt: at(138), StartedAt: at(140)}, queue.Wait{Unknown: 100, Starting: 40}},
+	} {
+		b := newBoard()
+		j := tagged(1, "arm")
+		j.Status, j.QueuedAt, j.StartedAt = cimeter.JobRunning, at(0), at(100)
+		b.Add(server, true, whole(101, j))
+		a := test.agent
+		a.Key, a.Stage = j.Key, "step_script"
+		b.Look(at(150), []queue.AgentBuild{a})
+		if w := b.State(at(151)).Builds[0].Wait; w != test.want {
+			t.Errorf("%s: %+v: want %+v", name, w, test.want)
+		}
+		j.Status, j.EndedAt = cimeter.JobSuccess, at(200)
+		b.Add(server, true, whole(201, j))
+		if ended := b.Look(at(205), nil); len(ended) != 1 || ended[0].Wait != test.want {
+			t.Errorf("%s: %+v: want %+v", name, ended, test.want)
+		}
 	}
 }
 

@@ -46,8 +46,9 @@ type Running struct {
 	URL         string               `json:"url,omitempty"`
 	Stage       string               `json:"stage,omitempty"` // that runs now
 	StartedAt   time.Time            `json:"started_at"`
-	CPUSeconds  cimeter.Opt[float64] `json:"cpu_seconds,omitzero"`  // so far
-	MemoryBytes cimeter.Opt[uint64]  `json:"memory_bytes,omitzero"` // now
+	PulledAt    time.Time            `json:"image_pulled_at,omitzero"` // as a record has it
+	CPUSeconds  cimeter.Opt[float64] `json:"cpu_seconds,omitzero"`     // so far
+	MemoryBytes cimeter.Opt[uint64]  `json:"memory_bytes,omitzero"`    // now
 
 	IOBytes      *cimeter.ReadWrite[uint64]       `json:"io_bytes,omitempty"`      // so far
 	NetworkBytes *cimeter.ReceiveTransmit[uint64] `json:"network_bytes,omitempty"` // so far
