@@ -144,7 +144,11 @@ func (a *agent) command() *exec.Cmd {
 	if program == "" {
 		program = agentProgram(a.t)
 	}
-	line := append(slices.Clone(a.wrapper), program, "agent", "--listen", "127.0.0.1:0", "--docker", engine, "--data", a.data, "--config", a.config)
+	flag := "--docker"
+	if _, ok := a.m.(*node); ok {
+		flag = "--cri"
+	}
+	line := append(slices.Clone(a.wrapper), program, "agent", "--listen", "127.0.0.1:0", flag, engine, "--data", a.data, "--config", a.config)
 	return a.m.Command(line[0], line[1:]...)
 }
 
