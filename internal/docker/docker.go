@@ -2,7 +2,7 @@
 // one inspection, the stream of events.
 //
 // It owns the official client and calls nothing but version, events, list and
-// inspect: every one a read. It makes one attempt of each and returns errors;
+// inspect, of containers and of images that were pulled: every one a read. It makes one attempt of each and returns errors;
 // following a daemon that goes away is the caller's. Of a container's
 // environment only the variables named in Options ever leave it.
 //
@@ -163,7 +163,7 @@ func names(m map[string]*network.EndpointSettings) []string {
 // connected is called once the daemon has answered.
 func (c *Client) Follow(ctx context.Context, since time.Time, connected func(), fn func(cimeter.ContainerEvent)) error {
 	f := make(client.Filters).Add("type", string(events.ContainerEventType), string(events.ImageEventType)).
-		Add("event", "create", "start", "die", "oom", "destroy", "remove", "pull")
+		Add("event", "create", "start", "die", "oom", "destroy", "died", "remove", "pull")
 	o := client.EventsListOptions{Filters: f}
 	if !since.IsZero() {
 		o.Since = strconv.FormatInt(since.Unix(), 10) + "." + fmt.Sprintf("%09d", since.Nanosecond())
