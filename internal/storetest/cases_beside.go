@@ -110,3 +110,41 @@ func testQueuePoints(t *testing.T, s Store) {
 		t.Errorf("after their time: got %s, want %s", got, want)
 	}
 }
+
+func testMachinePoints(t *testing.T, s Store) {
+	nan := float32(math.NaN())
+	at := func(machine string, minutes int, builds float32) store.MachinePoint {
+		return store.MachinePoint{Machine: machine, At: Base.Add(time.Duration(minutes) * time.Minute), Builds: builds, Other: 0.25, Cimeter: nan, Coverage: 0.5}
+	}
+	write := func(upTo time.Time, points ...store.MachinePoint) {
+		t.Helper()
+		if err := s.PutMachinePoints(t.Context(), points, upTo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(machine string, since time.Time) string {
+		t.Helper()
+		points, err := s.MachinePoints(t.Context(), machine, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(points)
+	}
+	write(Base, at("b", 10, 9), at("a", 20, 2), at("a", 10, 99), at("' OR 1=1 --", 10, 1))
+	write(Base, at("a", 10, 1))
+	if got, want := read("a", Base), fmt.Sprint([]store.MachinePoint{at("a", 10, 1), at("a", 20, 2)}); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, want := read("a", Base.Add(10*time.Minute)), fmt.Sprint([]store.MachinePoint{at("a", 20, 2)}); got != want {
+		t.Errorf("since: got %s, want %s", got, want)
+	}
+	write(Base.Add(10 * time.Minute))
+	if got := read("a", Base) + read("b", Base) + read("a\x00", Base); got != fmt.Sprint([]store.MachinePoint{at("a", 20, 2)})+"[][]" {
+		t.Errorf("after their time: %s", got)
+	}
+	for _, bad := range []store.MachinePoint{{Machine: "", At: Base}, {Machine: "a"}} {
+		if err := s.PutMachinePoints(t.Context(), []store.MachinePoint{bad}, Base); !errors.Is(err, cimeter.ErrInvalid) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}

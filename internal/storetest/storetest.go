@@ -30,6 +30,8 @@ type Store interface {
 	PutQueuePoints(ctx context.Context, points []queue.KeptPoint, keep map[time.Duration]time.Time) error
 	QueuePoints(ctx context.Context, step time.Duration, since time.Time) ([]queue.KeptPoint, error)
 	Warm(ctx context.Context, now time.Time) error
+	PutMachinePoints(ctx context.Context, points []store.MachinePoint, upTo time.Time) error
+	MachinePoints(ctx context.Context, machine string, since time.Time) ([]store.MachinePoint, error)
 	Names(ctx context.Context, kind, part string, limit int) ([]string, error)
 	Stats(ctx context.Context) (store.Stats, error)
 	Retain(ctx context.Context, r store.Retention) (store.Retained, error)
@@ -58,6 +60,7 @@ var cases = []struct {
 	{"a note is kept", testNote},
 	{"what stands beside a build is kept as long as it is", testSections},
 	{"the history of queues is kept, in steps, for a time", testQueuePoints},
+	{"what machines did is kept for a time", testMachinePoints},
 	{"a list holds what meets its filter, in its order", testList},
 	{"a page ends where the next begins", testPages},
 	{"a question that makes no sense is refused", testBadQuestions},

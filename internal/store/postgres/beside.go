@@ -57,3 +57,24 @@ func (s *Store) batch(ctx context.Context, b *pgx.Batch) error {
 	}
 	return s.transaction(ctx, func(tx pgx.Tx) error { return tx.SendBatch(ctx, b).Close() })
 }
+
+// PutMachinePoints keeps points of what machines did, and deletes those up to a time.
+// Putting one again replaces it.
+func (s *Store) PutMachinePoints(ctx context.Context, points []store.MachinePoint, upTo time.Time) error {
+	if err := store.CheckMachinePoints(points); err != nil {
+		return err
+	}
+	points = slices.Clone(points)
+	slices.SortFunc(points, func(x, y store.MachinePoint) int { return strings.Compare(x.Machine, y.Machine) }) // no two wait for each other
+	var b pgx.Batch
+	for _, p := range points {
+		b.Queue(`INSERT INTO machine_points (machine, at, builds, other, cimeter, coverage) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (machine, at) DO UPDATE SET builds = excluded.builds, other = excluded.other, cimeter = excluded.cimeter, coverage = excluded.coverage`,
+			p.Machine, p.At.Unix(), store.OrNull(p.Builds), store.OrNull(p.Other), store.OrNull(p.Cimeter), store.OrNull(p.Coverage))
+	}
+	b.Queue("DELETE FROM machine_points WHERE at <= $1", upTo.Unix())
+	if err := s.batch(ctx, &b); err != nil {
+		return fmt.Errorf("put %d points of machines: %w", len(points), coded(err))
+	}
+	return nil
+}

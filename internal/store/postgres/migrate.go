@@ -18,7 +18,7 @@ var migrationFiles embed.FS
 
 // migrations are the statements of each version of the schema.
 func migrations() ([][]string, error) {
-	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql", "migrations/0002_beside.sql")
+	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql", "migrations/0002_beside.sql", "migrations/0003_machines.sql")
 }
 
 // migrationLock is the advisory lock of those who change the schema: "cimeter".

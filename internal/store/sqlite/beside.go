@@ -66,3 +66,24 @@ func (s *Store) alone(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	defer func() { <-s.turn }()
 	return s.transaction(ctx, fn)
 }
+
+// PutMachinePoints keeps points of what machines did, and deletes those up to a time.
+// Putting one again replaces it.
+func (s *Store) PutMachinePoints(ctx context.Context, points []store.MachinePoint, upTo time.Time) error {
+	if err := store.CheckMachinePoints(points); err != nil {
+		return err
+	}
+	err := s.alone(ctx, func(tx *sql.Tx) error {
+		for _, p := range points {
+			if err := s.exec(ctx, tx, "INSERT OR REPLACE INTO machine_points (machine, at, builds, other, cimeter, coverage) VALUES (?, ?, ?, ?, ?, ?)",
+				p.Machine, p.At.Unix(), store.OrNull(p.Builds), store.OrNull(p.Other), store.OrNull(p.Cimeter), store.OrNull(p.Coverage)); err != nil {
+				return err
+			}
+		}
+		return s.exec(ctx, tx, "DELETE FROM machine_points WHERE at <= ?", upTo.Unix())
+	})
+	if err != nil {
+		return fmt.Errorf("put %d points of machines: %w", len(points), s.damaged(err))
+	}
+	return nil
+}
