@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"errors"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,9 +86,7 @@ func TestKill_backup(t *testing.T) {
 	s := openAt(t, path)
 	defer s.Close()
 	put(t, s, 300)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := seeded(t)
 	half, whole := 0, 0
 	for range rounds(t, 20) {
 		to := t.TempDir()

@@ -118,15 +118,20 @@ func rounds(t *testing.T, n int) int {
 	return n
 }
 
-// TestKill kills a writing process at random statements: what it acknowledged
-// is there once, a batch is there whole or not at all.
-func TestKill(t *testing.T) {
+// seeded is a source of random moments, which is printed.
+func seeded(t *testing.T) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	if v, err := strconv.ParseUint(os.Getenv("STORE_SEED"), 10, 64); err == nil {
 		seed = v
 	}
 	t.Logf("STORE_SEED=%d plays this again", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// TestKill kills a writing process at random statements: what it acknowledged
+// is there once, a batch is there whole or not at all.
+func TestKill(t *testing.T) {
+	random := seeded(t)
 	path := filepath.Join(t.TempDir(), "builds.sqlite")
 	acknowledged := map[int]bool{}
 	first := 0
@@ -205,7 +210,7 @@ func TestKill_migration(t *testing.T) {
 // TestKill_retention kills the process while it deletes: nothing young goes.
 func TestKill_retention(t *testing.T) {
 	cut := storetest.Base.AddDate(0, 0, -14)
-	random := rand.New(rand.NewPCG(7, 0))
+	random := seeded(t)
 	path := filepath.Join(t.TempDir(), "builds.sqlite")
 	var young []string
 	first := 0
