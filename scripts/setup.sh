@@ -27,6 +27,8 @@ need gcc gcc # Gitea's SQLite
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 need systemd-analyze systemd
 need containerd containerd
+need podman podman
+need catatonit catatonit
 [ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
 need rpmbuild rpm
 need chromium-headless-shell chromium-headless-shell

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -126,6 +127,9 @@ func (m *meter) appeared(path string, born bool) {
 	l.look = now
 	m.lookAt(l, now)
 	m.unsettled = append(m.unsettled, l)
+	if strings.HasSuffix(path, "/"+id) && m.podman {
+		m.lookInto(l) // it may be a pod of podman's, which is named as a container is
+	}
 	k := m.know(id)
 	k.appeared(m, l, now)
 	if born { // else the list has it

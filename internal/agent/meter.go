@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +45,7 @@ type meter struct {
 	pieceTokens     map[uint64]*piece
 	unsettledPieces []*piece
 	held            []hold
+	podman          bool                 // it is followed: there may be pods of its
 	pods            map[string]*pod      // by UID
 	due             map[string]time.Time // when each running build is checkpointed next
 	rounds          int
@@ -67,6 +70,7 @@ func newMeter(a *Agent) *meter {
 	return &meter{
 		Agent: a, paths: make(map[string]*live), tokens: make(map[uint64]*live), known: make(map[string]*known),
 		pieces: make(map[string]*piece), pieceTokens: make(map[uint64]*piece), due: make(map[string]time.Time), pods: make(map[string]*pod),
+		podman: slices.ContainsFunc(a.engines, func(f *followed) bool { return strings.HasPrefix(f.Name, "podman") }),
 		gauges: newGauges(a.opts.Tally, self, a.opts.Machine),
 	}
 }

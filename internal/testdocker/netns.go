@@ -17,7 +17,12 @@ const bridgeAddress = "10.231.0.1"
 
 // Gateway is the address at which containers on the default bridge reach what
 // listens inside the daemon's network namespace.
-func (d *Daemon) Gateway() string { return bridgeAddress }
+func (d *Daemon) Gateway() string {
+	if d.gateway != "" {
+		return d.gateway
+	}
+	return bridgeAddress
+}
 
 // Netns is the path of the daemon's network namespace.
 func (d *Daemon) Netns() string { return netnsPath(d.netns) }

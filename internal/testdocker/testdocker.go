@@ -48,14 +48,15 @@ type Options struct {
 
 // Daemon is a running dockerd.
 type Daemon struct {
-	tb     testing.TB
-	dir    string
-	parent string
-	netns  string
-	args   []string
-	client *client.Client
-	cmd    *exec.Cmd
-	done   chan struct{} // closed when cmd has ended
+	tb      testing.TB
+	dir     string
+	parent  string
+	netns   string
+	gateway string // of its bridge; "" is that of dockerd
+	args    []string
+	client  *client.Client
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when cmd has ended
 }
 
 // startTimeout bounds every wait for dockerd; an emulated machine needs 20 s.
