@@ -95,6 +95,9 @@ func TestPackages(t *testing.T) {
 					t.Errorf("no user %s:\n%s", r.User, passwd)
 				}
 			}
+			if got := readFile(t, at("/usr/share/doc/cimeter/runners/gitlab-docker.md")); got != readFile(t, "../docs/runners/gitlab-docker.md") {
+				t.Error("the pages of runners are not there")
+			}
 			if !regexp.MustCompile(`(?m)^docker:[^:]*:990:cimeter$`).MatchString(group) {
 				t.Errorf("cimeter alone is to be of the group docker:\n%s", group)
 			}

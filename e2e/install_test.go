@@ -144,6 +144,10 @@ func (f *fresh) running(t *testing.T) {
 			t.Errorf("the agent's status has no %q:\n%s", want, status)
 		}
 	}
+	// T30: what it wrote is for nobody else to read.
+	if out := f.sh("test -n \"$(ls /var/lib/cimeter)\" && find /var/lib/cimeter ! -user cimeter -o -perm /077"); out != "" {
+		t.Errorf("others may read:\n%s", out)
+	}
 	if out := f.sh("systemctl stop cimeter-agent; systemctl show cimeter-agent --property Result"); out != "Result=success\n" {
 		t.Errorf("the agent was stopped: %s", out)
 	}

@@ -38,8 +38,8 @@ func (m *machine) exec(ctx context.Context, id string, env []string, command ...
 }
 
 // steps starts a container that waits, runs scripts in it one by one as steps,
-// each by a shell of its own, and returns the log of the last.
-func (s *site) steps(t *testing.T, spec testdocker.Spec, env []string, scripts ...string) (log string) {
+// each by a shell of its own, and returns their logs.
+func (s *site) steps(t *testing.T, spec testdocker.Spec, env []string, scripts ...string) (logs []string) {
 	t.Helper()
 	id, err := s.Create(t.Context(), spec)
 	if err != nil {
@@ -50,12 +50,13 @@ func (s *site) steps(t *testing.T, spec testdocker.Spec, env []string, scripts .
 		t.Fatal(err)
 	}
 	for _, script := range scripts {
-		var code int
-		if log, code, err = s.exec(t.Context(), id, env, "sh", "-e", "-c", patient(script)); err != nil || code != 0 {
+		log, code, err := s.exec(t.Context(), id, env, "sh", "-e", "-c", patient(script))
+		if err != nil || code != 0 {
 			t.Fatalf("step %q: exit %d: %v: %s", script, code, err, log)
 		}
+		logs = append(logs, log)
 	}
-	return log
+	return logs
 }
 
 // workflow is of a workflow file what its snippet has.
@@ -89,10 +90,10 @@ func parseWorkflow(t *testing.T, b block) (w workflow) {
 
 const hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
-// stepSummary runs steps of a workflow and fails the test when the last one's
-// summary is not in its log, and not on the page of the job, which is a file
-// that the runner gives it.
-func (s *site) stepSummary(t *testing.T, spec testdocker.Spec, w workflow) {
+// stepSummary runs steps of a workflow, and more scripts, and fails the test when
+// the last one's summary is not in its log, or not on the page of the job, which is
+// a file that the runner gives it.
+func (s *site) stepSummary(t *testing.T, spec testdocker.Spec, w workflow, more ...string) {
 	t.Helper()
 	dir := t.TempDir()
 	page := filepath.Join(dir, "step_summary")
@@ -100,8 +101,10 @@ func (s *site) stepSummary(t *testing.T, spec testdocker.Spec, w workflow) {
 		t.Fatal(err)
 	}
 	spec.Binds = append(append(spec.Binds, s.binds()...), dir+":/work")
-	log := s.steps(t, spec, []string{"CI=true", "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY=/work/step_summary"}, "burn cpu=0.3", w.cost)
-	printed(t, log)
+	env := []string{"CI=true", "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY=/work/step_summary"}
+	for _, log := range s.steps(t, spec, env, append([]string{"burn cpu=0.3", w.cost}, more...)...)[1:] {
+		printed(t, log)
+	}
 	if b, err := os.ReadFile(page); err != nil || !bytes.Contains(b, []byte("| ")) {
 		t.Errorf("the page of the job: %v: %s", err, b)
 	}
@@ -109,10 +112,12 @@ func (s *site) stepSummary(t *testing.T, spec testdocker.Spec, w workflow) {
 	s.look(t, &r)
 }
 
-// snippetGitHub has a job container of GitHub's runner print the summary.
+// snippetGitHub has a job container of GitHub's runner print the summary, and the
+// script of the runner's hook where the agent knows whose process it is.
 func snippetGitHub(t *testing.T, m *machine) {
 	s := newSite(t, m, "github")
 	w := parseWorkflow(t, pick(t, s.blocks, ".github/workflows/build.yaml"))
+	hook := pick(t, s.blocks, variables(t, pick(t, s.blocks, ".env in the runner's folder"))["ACTIONS_RUNNER_HOOK_JOB_COMPLETED"])
 	network := "github_network_0123456789abcdef0123456789abcdef"
 	if err := m.AddNetwork(t.Context(), network, nil); err != nil {
 		t.Fatal(err)
@@ -122,7 +127,7 @@ func snippetGitHub(t *testing.T, m *machine) {
 		Name: "0a1b2c3d4e5f6071829304a5b6c7d8e9_debian12_5e9f1c", Labels: map[string]string{"5e9f1c": ""}, Networks: []string{network},
 		Env: []string{"HOME=/github/home", "GITHUB_ACTIONS=true", "CI=true"}, Entrypoint: []string{"tail"}, Cmd: []string{"-f", "/dev/null"},
 		Binds: s.rebind(t, w.volumes),
-	}, w)
+	}, w, hook.text)
 }
 
 // snippetAct is the same for a runner that descends from act: Gitea's, Forgejo's.
@@ -252,7 +257,7 @@ func snippetJenkins(t *testing.T, m *machine) {
 	env := []string{"JENKINS_URL=" + url, "JOB_NAME=group/app", "BUILD_NUMBER=31", "BUILD_URL=" + url + "job/group/job/app/31/"}
 	spec := testdocker.Spec{Env: env, Stdin: true, Cmd: []string{"cat"}, Binds: append(m.binds(), s.rebind(t, volumes)...)} // waits for its input, as with a terminal
 	cost := strings.ReplaceAll(steps[1][1], "${currentBuild.currentResult}", "SUCCESS")
-	printed(t, s.steps(t, spec, env, "burn cpu=0.3", cost))
+	printed(t, s.steps(t, spec, env, "burn cpu=0.3", cost)[1])
 	r := s.agent.await(s.keys(t, 1)[0])
 	if r.CI != "jenkins" || r.Server != "jenkins.example.com" || r.Project != "group/app" || r.Number != "31" {
 		t.Errorf("build %+v: want what the variables say", r.Build)

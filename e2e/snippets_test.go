@@ -40,7 +40,7 @@ func newSite(t *testing.T, m *machine, page string) *site {
 	list := newJobList(t, m)
 	config := pick(t, blocks, "/etc/cimeter/agent.yaml").text
 	config = strings.NewReplacer(
-		"/run/cimeter/", sockets+"/", "http://127.0.0.1:9252/debug/jobs/list", list.address, "\nagent:\n", "\nagent:\n  grace: 1s\n",
+		"/run/cimeter/", sockets+"/", "http://127.0.0.1:9252/debug/jobs/list", list.address, "\nagent:\n", "\nagent:\n  grace: 1s\n  processes: \"off\"\n", // other tests play runners on this machine
 	).Replace(config)
 	s := &site{machine: m, blocks: blocks, sockets: sockets, hosts: map[string]string{
 		"/run/cimeter": sockets, "/usr/bin/cimeter": agentProgram(t),
