@@ -48,6 +48,8 @@ type Client struct {
 
 	polling sync.Mutex // what polls and what reads the past
 	past    past
+	over    map[string]map[int64]bool // finished runs of each scope that are told of, among the newest
+	noRuns  bool                      // the server does not list runs: Gitea before 1.25
 	mu      sync.Mutex
 	open    map[int64]*known // unfinished jobs by id
 }
@@ -55,6 +57,7 @@ type Client struct {
 // known is an unfinished job as it was told last.
 type known struct {
 	repo    string
+	run     int64
 	attempt int
 	task    int64 // 0: it has none, or it is not known
 	blocked bool  // it was seen to wait for another job
@@ -71,11 +74,12 @@ func New(o Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	return &Client{o: o, server: s, open: make(map[int64]*known)}, nil
+	return &Client{o: o, server: s, open: make(map[int64]*known), over: make(map[string]map[int64]bool)}, nil
 }
 
 // Poll asks for the jobs that are not finished, for the runners, for the tasks of
-// jobs that began, and for the end of those that are not told any more.
+// jobs that began, for the end of those that are not told any more, and for the newest
+// runs: those that began and finished since the last poll.
 func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -101,7 +105,11 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	if err != nil {
 		return queue.Report{}, err
 	}
+	was := c.runs()
 	if err := c.ends(ctx, r, told, &report); err != nil {
+		return queue.Report{}, err
+	}
+	if err := c.short(ctx, r, was, &report); err != nil {
 		return queue.Report{}, err
 	}
 	report.Workers = c.workers(workers, report.Jobs)
@@ -176,7 +184,7 @@ func (c *Client) note(ctx context.Context, r *ask.Round, found []job, report *qu
 			continue
 		}
 		told[j.ID] = true
-		k := &known{repo: repo, attempt: j.Attempt}
+		k := &known{repo: repo, run: j.RunID, attempt: j.Attempt}
 		if was := c.open[j.ID]; was != nil && was.attempt == j.Attempt {
 			*k = *was // which Task may be reading
 		}

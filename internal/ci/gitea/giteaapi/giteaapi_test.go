@@ -48,8 +48,8 @@ func TestPoll(t *testing.T) {
 	if _, err := c.Poll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if asked := f.Asked(t); len(asked) != 2 {
-		t.Errorf("nothing moved: asked %q: want jobs and runners", asked)
+	if asked := f.Asked(t); len(asked) != 3 {
+		t.Errorf("nothing moved: asked %q: want jobs, runners and runs", asked)
 	}
 	if c.Task(11, 1) != 77 || c.Task(11, 2) != 0 || c.Task(12, 0) != 0 {
 		t.Errorf("task %d: want 77", c.Task(11, 1))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/ci/citest"
 	"github.com/cimeter/cimeter/internal/ci/gitea"
 	"github.com/cimeter/cimeter/internal/queue"
 )
@@ -274,5 +275,42 @@ func TestBuilds_faults(t *testing.T) {
 		if _, _, err := client(t, kind, "http://127.0.0.1:1").Builds(t.Context(), end, "x"); !errors.Is(err, cimeter.ErrInvalid) {
 			t.Errorf("cursor x: %v", err)
 		}
+	}
+}
+
+// A run that begins and finishes between two polls is told of once; one whose jobs were
+// seen is not asked for again.
+func TestPollShort(t *testing.T) {
+	row := func(id int, status string) string {
+		return fmt.Sprintf(`{"id":%d,"url":"https://git.example.com/api/v1/repos/Org/app/actions/runs/%d","event":"push","status":%q}`, id, id, status)
+	}
+	runs := row(4, "completed")
+	f := &citest.Folder{Dir: "testdata/server", Change: func(path string) (string, bool) {
+		switch {
+		case strings.HasPrefix(path, "/api/v1/admin/actions/runs?"):
+			return `{"workflow_runs":[` + runs + `]}`, true
+		case strings.HasPrefix(path, "/api/v1/admin/actions/jobs?"):
+			return `{"jobs":[],"total_count":0}`, true
+		case strings.Contains(path, "/actions/runs/6/jobs"):
+			return `{"total_count":1,"jobs":[{"id":61,"run_id":6,"url":"https://git.example.com/api/v1/repos/Org/app/actions/jobs/61","html_url":"https://git.example.com/Org/app/actions/runs/6/jobs/61","name":"lint","run_attempt":1,
+				"status":"completed","conclusion":"success","runner_id":2,"created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:09:01Z","completed_at":"2026-11-30T07:09:03Z"}]}`, true
+		case strings.Contains(path, "/actions/tasks"):
+			return `{"workflow_runs":[{"id":99,"name":"lint","url":"https://git.example.com/Org/app/actions/runs/6"}]}`, true
+		}
+		return "", false
+	}}
+	s := httptest.NewServer(f)
+	defer s.Close()
+	c := client(t, gitea.CI, s.URL)
+	for step, want := range []int{0, 0, 1, 0} {
+		r, err := c.Poll(t.Context())
+		if err != nil || len(r.Jobs) != want || want == 1 && (r.Jobs[0].Key != "gitea/local/99" || r.Jobs[0].Status != cimeter.JobSuccess || r.Jobs[0].Event != "push" || len(r.Moved) != 1) {
+			t.Errorf("poll %d: %+v, %v: want %d", step, r.Jobs, err, want)
+		}
+		runs = row(6, map[bool]string{true: "in_progress", false: "completed"}[step == 0]) + "," + row(4, "completed")
+	}
+	f.Asked(t)
+	if _, err := c.Poll(t.Context()); err != nil || len(f.Asked(t)) != 3 {
+		t.Errorf("nothing moved: %v", err)
 	}
 }

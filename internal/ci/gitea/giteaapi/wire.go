@@ -62,6 +62,7 @@ type (
 		URL     string    `json:"url"`
 		HTMLURL string    `json:"html_url"`
 		Event   string    `json:"event"`
+		Status  string    `json:"status"`
 		Stopped time.Time `json:"stopped"` // Forgejo
 	}
 	repos struct {

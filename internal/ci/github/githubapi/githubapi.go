@@ -67,6 +67,7 @@ type Client struct {
 
 	mu   sync.Mutex
 	open map[int64]*known // runs that are not finished, by id
+	last map[string]int64 // the newest run of each repository that a poll found
 }
 
 // known is a run as it was told last.
@@ -89,7 +90,7 @@ func New(o Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	return &Client{o: o, server: server, open: make(map[int64]*known)}, nil
+	return &Client{o: o, server: server, open: make(map[int64]*known), last: make(map[string]int64)}, nil
 }
 
 // scope is where the API has a repository or an organisation.
@@ -157,8 +158,8 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	return report, nil
 }
 
-// newest takes up the runs that are not finished, and what changed of those that
-// were not.
+// newest takes up the runs that are not finished, what changed of those that were not,
+// and those that began and finished since the last poll.
 func (c *Client) newest(ctx context.Context, r *ask.Round, repo, path string) error {
 	var list runs
 	q := ask.Request{Path: path + "/actions/runs", Query: url.Values{"per_page": {strconv.Itoa(perPage)}}}
@@ -168,14 +169,18 @@ func (c *Client) newest(ctx context.Context, r *ask.Round, repo, path string) er
 	if list.Runs == nil {
 		return r.Invalid(q, "no runs in it")
 	}
+	last, polled := c.last[repo]
+	newest := last
 	for _, run := range *list.Runs {
 		if run.ID <= 0 {
 			return r.Invalid(q, "run without id")
 		}
-		if k := c.open[run.ID]; k != nil || run.Status != "completed" {
+		if k := c.open[run.ID]; k != nil || run.Status != "completed" || polled && run.ID > last {
 			c.open[run.ID] = &known{repo: repo, run: run}
 		}
+		newest = max(newest, run.ID)
 	}
+	c.last[repo] = newest
 	return nil
 }
 

@@ -330,3 +330,27 @@ func TestPollMatrix(t *testing.T) {
 		t.Errorf("moved %v", poll.Moved)
 	}
 }
+
+// A run that begins and finishes between two polls is told of, once.
+func TestPollShort(t *testing.T) {
+	runs := `{"id":5001,"status":"completed","event":"push"}`
+	f := &citest.Folder{Dir: "testdata/server", Change: func(path string) (string, bool) {
+		switch {
+		case strings.Contains(path, "/actions/runs?"):
+			return `{"workflow_runs":[` + runs + `]}`, true
+		case strings.Contains(path, "/runs/5009/jobs"):
+			return `{"total_count":1,"jobs":[{"id":990,"run_id":5009,"run_attempt":1,"name":"lint","status":"completed","conclusion":"success","runner_id":31,"runner_name":"big-1","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:09:01Z","completed_at":"2026-11-30T07:09:03Z"}]}`, true
+		}
+		return "", false
+	}}
+	s := httptest.NewServer(f)
+	defer s.Close()
+	c := client(t, s.URL)
+	for step, want := range []int{0, 1, 0} {
+		r, err := c.Poll(t.Context())
+		if err != nil || len(r.Jobs) != want || want == 1 && r.Jobs[0].Status != cimeter.JobSuccess {
+			t.Errorf("poll %d: %+v, %v: want %d", step, r.Jobs, err, want)
+		}
+		runs = `{"id":5009,"status":"completed","event":"push"},{"id":5001,"status":"completed","event":"push"}`
+	}
+}
