@@ -91,3 +91,20 @@ func TestPoll_ActivityOfNamed(t *testing.T) {
 		t.Errorf("%+v: want the job at once; asked %q", j, s.log)
 	}
 }
+
+// A build that comes and ends between two looks is told of, once.
+func TestPoll_Short(t *testing.T) {
+	s := newStandin(t)
+	s.projects = 1
+	old := func(id int64) *job {
+		return &job{id: id, project: 1, status: "success", name: "job", created: s.now, queued: s.now, started: s.now, finished: s.now}
+	}
+	s.jobs[1] = old(1)
+	c := client(t, s)
+	for look, want := range []int{0, 1, 0} {
+		if got := len(byKey(poll(t, c))); got != want {
+			t.Errorf("look %d: %d builds, want %d", look, got, want)
+		}
+		s.with(func() { s.now, s.jobs[2] = s.now.Add(10*time.Second), old(2) })
+	}
+}

@@ -50,6 +50,7 @@ type pollState struct {
 
 	known    map[string]open // builds that were not over at the last look, by key
 	behind   []open          // builds that are over, whose end was not asked for yet
+	newest   int64           // the greatest number of a job that was seen on the whole server; 0: none was
 	untold   []cimeter.Job   // ends that were learned and not told: the look failed after them
 	graphOff bool            // the server answers no query for single builds
 	projectState
@@ -117,6 +118,9 @@ func (c *Client) look(ctx context.Context, now time.Time) (queue.Report, error) 
 	var err error
 	if p.scope == scopeServer {
 		r.Jobs, r.WholeJobs, err = c.serverJobs(ctx)
+		if err == nil {
+			err = c.newEnds(ctx, r.Jobs)
+		}
 	} else {
 		r.Jobs, r.WholeJobs, err = c.projectJobs(ctx, now)
 	}
