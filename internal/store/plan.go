@@ -78,10 +78,16 @@ func (sc *scan) choose(ctx context.Context, q Queryer, c *compiled) (*way, error
 	}
 	// Of ways that read each build a quarter of what may be looked at is sorted
 	// as quickly as it is walked through, and a walk past more of them fills a page.
+	// Twice as many are sorted sooner where indexes are all that is read, but for
+	// the walk.
 	read := sc.read(c)
-	best, fewest := (*way)(nil), sc.examine+1
+	most := sc.examine
+	if !byTime && !walk.covered(sortColumns[sc.sort], read) {
+		most *= 2
+	}
+	best, fewest := (*way)(nil), most+1
 	consider := func(w *way) error {
-		few := sc.examine
+		few := most
 		if !w.covered("at", read) {
 			few = max(1, sc.examine/4)
 		}

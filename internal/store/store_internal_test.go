@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/filter"
 )
 
 func TestDecode_damaged(t *testing.T) {
@@ -95,5 +96,22 @@ func TestUsualOf(t *testing.T) {
 	}
 	if len(u.Stages) != 1 || u.Stages[0].Name != "a" || u.Stages[0].CPUSeconds != (Spread{6, 1, 2}) {
 		t.Errorf("stages %+v", u.Stages)
+	}
+}
+
+// A lower bound is one comparison: of two SQLite enters the index by the first, and
+// goes through a million builds to find those above the second.
+func TestNumber_oneBound(t *testing.T) {
+	for text, want := range map[string]string{
+		"cpu>600s": "b.cpu_us > ?", "cpu>=600s": "b.cpu_us >= ?", "io>0": "b.io_bytes > ?", "cpu<600s": "b.cpu_us >= 0 AND b.cpu_us < ?",
+	} {
+		f, err := filter.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := compile(t.Context(), &counting{}, f)
+		if err != nil || len(c.conditions) != 1 || c.conditions[0].sql != want || c.conditions[0].paths[0].sql != want {
+			t.Errorf("%s: %+v, %v; want %s", text, c, err, want)
+		}
 	}
 }

@@ -2,12 +2,15 @@ package postgres_test
 
 import (
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/store/postgres"
 	"github.com/cimeter/cimeter/internal/storetest"
 )
 
@@ -23,6 +26,9 @@ func TestLarge(t *testing.T) {
 	url := os.Getenv("STORE_URL") // of a database that keeps them for the next run
 	if url == "" {
 		url = database(t)
+	}
+	if err := postgres.Migrate(t.Context(), url); err != nil { // it may have been kept for long
+		t.Fatal(err)
 	}
 	s := openURL(t, url)
 	st, err := s.Stats(t.Context())
@@ -51,5 +57,30 @@ func TestLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("opened in %s: %d builds, %d bytes each", time.Since(start), st.Builds, st.Bytes/st.Builds)
-	storetest.Measure(t, s)
+	storetest.Measure(t, s, func() time.Duration { return backends(t, s) })
+}
+
+// backends is the CPU time of the backends of a store's connections.
+func backends(t *testing.T, s *postgres.Store) (sum time.Duration) {
+	t.Helper()
+	pids, err := s.Value(t.Context(), "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE application_name = 'cimeter'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pid := range strings.FieldsSeq(pids) {
+		b, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil {
+			t.Fatalf("%v: want a database on this machine", err)
+		}
+		_, after, _ := strings.Cut(string(b), ") ")
+		fields := strings.Fields(after)
+		for _, f := range fields[11:13] { // utime and stime, in ticks of 10 ms
+			n, err := strconv.ParseInt(f, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return sum
 }
