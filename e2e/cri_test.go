@@ -49,7 +49,13 @@ func newNode(t *testing.T) *node {
 	burn := burnProgram(t)
 	n := &node{
 		truths: t.TempDir(),
-		CRI:    testdocker.StartCRI(t, crictl, testdocker.Options{Files: map[string]string{"/bin/burn": burn, "/bin/gitlab-runner-build": burn}}),
+		CRI:    testdocker.StartCRI(t, crictl, testdocker.Options{
+			Files: map[string]string{"/bin/burn": burn, "/bin/gitlab-runner-build": burn},
+			Links: map[string]string{
+				"/tekton/bin/entrypoint": "/bin/burn", "/workspace/buildkite-agent": "/bin/burn",
+				"/home/runner/bin/Runner.Listener": "/bin/burn", "/home/runner/bin/Runner.Worker": "/bin/burn",
+			},
+		}),
 	}
 	l, err := n.Listen("tcp4", ":0") // the bridge comes with the first pod
 	if err != nil {
@@ -119,6 +125,11 @@ func TestCRI(t *testing.T) {
 	}{
 		{"ShortLived", podsShortLived},
 		{"GitLab", podOfGitLab},
+		{"Tekton", podOfTekton},
+		{"Buildkite", podsOfBuildkite},
+		{"Woodpecker", podsOfWorkflow},
+		{"Jenkins", podsOfJenkins},
+		{"ActionsRunnerController", podOfRunner},
 		{"AgentAway", podAgentAway},
 		{"RuntimeAway", podRuntimeAway},
 	} {
@@ -218,8 +229,9 @@ func podOfGitLab(t *testing.T, n *node) {
 	}
 	script := func(s testdocker.ContainerSpec, stage string, before, after []string) testdocker.ContainerSpec {
 		// What waits has no script yet; then the stage's script is its own process.
-		s.Cmd = []string{"/bin/sh", "-c", fmt.Sprintf("while [ ! -e /truth/go-%s ]; do sleep 0.05; done; gitlab-runner-build /scripts-9-4711/%s -- %s; burn %s",
-			s.Name, stage, strings.Join(before, " "), strings.Join(after, " "))}
+		s.Env["SCRIPT"] = "/scripts-9-4711/" + stage
+		s.Cmd = []string{"/bin/sh", "-c", fmt.Sprintf("while [ ! -e /truth/go-%s ]; do sleep 0.05; done; gitlab-runner-build $SCRIPT -- %s; burn %s",
+			s.Name, strings.Join(before, " "), strings.Join(after, " "))}
 		return s
 	}
 	helper := script(n.spec("helper"), "get_sources", append([]string{"cpu=0.4"}, traffic...), []string{"sleep=0.1"})

@@ -24,6 +24,9 @@ const (
 	// for good: the exit is still being charged for a moment, and the runtime
 	// needs 10 ms at least to remove the cgroup.
 	lastRead = 4 * time.Millisecond
+	// limitsAfter is how long after its birth a container's limits are looked at:
+	// a runtime sets them after its own process is in the cgroup.
+	limitsAfter = 100 * time.Millisecond
 	// maxLives bounds the containers that are tracked: the descriptors of that
 	// many are within a limit of 65,536.
 	maxLives = 4096
@@ -192,12 +195,22 @@ func (m *meter) lookAt(l *live, now time.Time) {
 			l.netDone = true
 		}
 		l.look = time.Time{}
+		if age < limitsAfter {
+			l.look = l.born.Add(limitsAfter)
+		}
 	case undecided && l.pidfd >= 0 && (age > commandLook || l.late || l.resumed):
 		l.look = now.Add(openPace(age, l.late || l.resumed))
 	default:
 		l.look = now.Add(min(firstLook<<min(l.looks-1, 10), lastLook))
 	}
-	if settled && !l.limited {
+	if settled {
+		m.limit(l, now)
+	}
+}
+
+// limit notes what limits a container has, once.
+func (m *meter) limit(l *live, now time.Time) {
+	if !l.limited && now.Sub(l.born) >= limitsAfter {
 		l.limited = true
 		m.ledger.SetLimits(l.segment, l.group.Limits())
 	}

@@ -263,9 +263,8 @@ func (m *meter) sample(l *live, tier cgroup.Tier) {
 		_ = l.net.Read(&l.sample) // gone: the last values stand
 	}
 	m.book(l, err)
-	if tier == cgroup.Full && !l.limited {
-		l.limited = true
-		m.ledger.SetLimits(l.segment, l.group.Limits())
+	if tier == cgroup.Full {
+		m.limit(l, time.Now())
 	}
 	switch {
 	case errors.Is(err, cimeter.ErrGone):

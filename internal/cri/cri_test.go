@@ -1,6 +1,7 @@
 package cri_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ func TestReal(t *testing.T) {
 	}
 	k, err := cl.Inspect(t.Context(), id)
 	t.Logf("%+v pod %+v %v", k, k.Pod, err)
+	b, err := os.ReadFile("/sys/fs/cgroup/memory" + p.Cgroup + "/" + id + "/memory.limit_in_bytes")
+	t.Logf("limit %s %v", b, err)
 	start := time.Now()
 	err = p.Remove()
 	t.Log("removed", time.Since(start), err)

@@ -46,8 +46,10 @@ type Client struct {
 	http      *http.Client
 	noticed   chan noticed
 
-	// seen is what the last events said, by id: of the goroutine that follows.
-	seen map[string]seen
+	// Of the goroutine that follows: what the last events said, by id, and whether
+	// there was a list.
+	seen   map[string]seen
+	listed bool
 }
 
 // Open returns a client. It does not connect: the runtime may start later.

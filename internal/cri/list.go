@@ -21,12 +21,15 @@ func (c *Client) List(ctx context.Context) ([]cimeter.Container, error) {
 		return nil, err
 	}
 	out := make([]cimeter.Container, 0, len(all))
-	now := make(map[string]seen, len(all))
 	for _, one := range all {
 		out = append(out, one.Container)
-		now[one.ID] = seen{one.state, one.Container.Pod}
+		// What ended since the runtime was last heard, Follow tells; what runs is
+		// told by the list.
+		if one.state == running || !c.listed {
+			c.seen[one.ID] = seen{one.state, one.Container.Pod}
+		}
 	}
-	c.seen = now
+	c.listed = true
 	return out, nil
 }
 
