@@ -54,6 +54,8 @@ type Client struct {
 
 	mu   sync.Mutex
 	open map[string]int64 // numbers of builds that are not finished, by "organisation/pipeline number"
+	last time.Time        // when the last good poll was, by the server's clock
+	over map[string]bool  // builds that were finished when they were seen first, of the last minute
 }
 
 // New returns a client. The error wraps [cimeter.ErrInvalid].
@@ -74,13 +76,14 @@ func New(o Options) (*Client, error) {
 }
 
 // Poll asks each organisation for the builds that are not finished, with their jobs,
-// for its agents, and for the builds that are not told of any more.
+// for those that were made since the last poll and are, for its agents, and for the
+// builds that are not told of any more.
 func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := ask.NewRound(c.o.Ask)
 	report := queue.Report{WholeJobs: true, WholeWorkers: true}
-	now := map[string]int64{}
+	now, over := map[string]int64{}, map[string]bool{}
 	seen := map[string]bool{}
 	for _, org := range c.o.Projects {
 		found, err := c.builds(ctx, r, "/v2/organizations/"+org+"/builds", url.Values{"state[]": {"scheduled", "running", "failing", "blocked", "canceling"}, "include_retried_jobs": {"true"}})
@@ -98,6 +101,9 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 			}
 			now[at] = b.Number
 			report.Jobs = append(report.Jobs, b.jobs(c.server)...)
+		}
+		if err := c.short(ctx, r, org, now, over, &report); err != nil {
+			return queue.Report{}, err
 		}
 		agents, err := c.agents(ctx, r, org)
 		if err != nil {
@@ -119,9 +125,39 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	if err := c.ends(ctx, r, now, &report); err != nil {
 		return queue.Report{}, err
 	}
-	c.open = now
+	c.open, c.over, c.last = now, over, r.Now()
 	r.Fill(&report)
 	return report, nil
+}
+
+// slack is how much longer ago than the last poll a build can have been made that it did
+// not see.
+const slack = time.Minute
+
+// short tells of the builds of an organisation that were made since the last poll and
+// are finished.
+func (c *Client) short(ctx context.Context, r *ask.Round, org string, now map[string]int64, over map[string]bool, report *queue.Report) error {
+	if c.last.IsZero() {
+		return nil
+	}
+	found, err := c.builds(ctx, r, "/v2/organizations/"+org+"/builds", url.Values{"created_from": {c.last.Add(-slack).UTC().Format(time.RFC3339)}, "include_retried_jobs": {"true"}})
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		b := &found[i]
+		at := place(b.URL) + " " + strconv.FormatInt(b.Number, 10)
+		_, runs := now[at]
+		_, ran := c.open[at]
+		if runs || ran || b.FinishedAt.IsZero() {
+			continue
+		}
+		over[at] = true
+		if !c.over[at] {
+			report.Jobs = append(report.Jobs, b.jobs(c.server)...)
+		}
+	}
+	return nil
 }
 
 func (c *Client) builds(ctx context.Context, r *ask.Round, path string, query url.Values) (all []build, err error) {

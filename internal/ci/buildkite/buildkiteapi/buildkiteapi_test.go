@@ -191,3 +191,32 @@ func FuzzHook(f *testing.F) {
 		citest.Sane(t, r, err)
 	})
 }
+
+// A build that is made and finished between two polls is told of, once.
+func TestPollShort(t *testing.T) {
+	made := ""
+	f := &citest.Folder{Dir: "testdata/server", Change: func(path string) (string, bool) {
+		switch {
+		case strings.Contains(path, "created_from="):
+			return "[" + made + "]", true
+		case strings.Contains(path, "/builds?"):
+			return "[]", true
+		case strings.Contains(path, "/agents?"):
+			return "[]", true
+		}
+		return "", false
+	}}
+	s := httptest.NewServer(f)
+	defer s.Close()
+	c := client(t, s.URL)
+	for step, want := range []int{0, 0, 1, 0} {
+		if step == 2 {
+			made = `{"number":13,"url":"https://api.buildkite.com/v2/organizations/acme/pipelines/app/builds/13","state":"passed","finished_at":"2026-11-30T07:10:00Z","jobs":[{"id":"0190-z","type":"script","state":"passed"}]},
+				{"number":14,"url":"https://api.buildkite.com/v2/organizations/acme/pipelines/app/builds/14","state":"running","finished_at":null,"jobs":[{"id":"0190-y","type":"script","state":"running"}]}`
+		}
+		r, err := c.Poll(t.Context())
+		if err != nil || len(r.Jobs) != want || want == 1 && r.Jobs[0].Key != "buildkite/buildkite.com/acme/app/13/0190-z" {
+			t.Errorf("poll %d: %+v, %v: want %d", step, r.Jobs, err, want)
+		}
+	}
+}

@@ -21,6 +21,8 @@ type (
 		Commit string `json:"commit"`
 		Source string `json:"source"`
 		Jobs   []job  `json:"jobs"` // none in webhooks
+
+		FinishedAt ask.Time `json:"finished_at"`
 	}
 	job struct {
 		ID         string   `json:"id"`
