@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,7 +15,10 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci/citest"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/hooks"
 	"github.com/cimeter/cimeter/internal/poll"
+	"github.com/cimeter/cimeter/internal/queue"
+	"github.com/cimeter/cimeter/internal/tally"
 )
 
 // Each kind is asked with the token that may read, and ends builds with the other,
@@ -107,5 +113,39 @@ func TestNewAsked(t *testing.T) {
 	}
 	if _, err := got.source.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a database that is not there: %v", err)
+	}
+}
+
+// Webhooks of Jenkins' plugins, with the password that stands in the endpoint's address.
+func TestNewAsked_jenkinsHook(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("geheim\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made, err := newCIServer(config.CIServer{Kind: "jenkins", Name: "n", URL: "https://ci.example.com", HookSecretFile: secret}, &env{getenv: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := make(chan queue.Report, 10)
+	r := hooks.New(hooks.Options{
+		Servers: []hooks.Server{{Name: "n", CI: "jenkins", Hook: made.hook}}, Tally: tally.New(tally.Options{}), Take: func(_ string, r queue.Report) { took <- r },
+	}, slog.New(slog.DiscardHandler))
+	body := []byte(`{"name":"app","build":{"full_url":"https://ci.example.com/job/app/18/","number":18,"queue_id":41,"timestamp":1796022610000,"phase":"STARTED"}}`)
+	for password, want := range map[string]error{"geheim": nil, "x": cimeter.ErrUnauthorized, "": cimeter.ErrUnauthorized} {
+		q := httptest.NewRequest(http.MethodPost, "/", nil)
+		q.SetBasicAuth("jenkins", password)
+		for range 2 { // the second is the same delivery
+			if err := r.Receive("jenkins", q.Header, body); !errors.Is(err, want) {
+				t.Errorf("password %q: %v: want %v", password, err, want)
+			}
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := r.Run(ctx); err != nil || len(took) != 1 {
+		t.Fatalf("%d reports, %v: want one", len(took), err)
+	}
+	if got := <-took; len(got.Jobs) != 1 || got.Jobs[0].Key != "jenkins/ci.example.com/app/18" || len(got.Moved) != 1 {
+		t.Errorf("%+v", got)
 	}
 }
