@@ -49,7 +49,7 @@ func newNode(t *testing.T) *node {
 	burn := burnProgram(t)
 	n := &node{
 		truths: t.TempDir(),
-		CRI:    testdocker.StartCRI(t, crictl, testdocker.Options{
+		CRI: testdocker.StartCRI(t, crictl, testdocker.Options{
 			Files: map[string]string{"/bin/burn": burn, "/bin/gitlab-runner-build": burn},
 			Links: map[string]string{
 				"/tekton/bin/entrypoint": "/bin/burn", "/workspace/buildkite-agent": "/bin/burn",
