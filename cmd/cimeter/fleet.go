@@ -29,6 +29,21 @@ func (s pageSource) Machines(context.Context) (machines []web.Machine, gone int,
 	return machines, gone, nil
 }
 
+// Past is a web.Past.
+func (s pageSource) Past(ctx context.Context, machine string, since time.Time) ([]web.Moment, error) {
+	points, err := s.kept.MachinePoints(ctx, machine, since)
+	if err != nil {
+		return nil, err
+	}
+	moments := make([]web.Moment, 0, len(points))
+	for i := range points {
+		p := &points[i]
+		moments = append(moments, web.Moment{At: p.At, Builds: float64(p.Builds), Other: float64(p.Other), Cimeter: float64(p.Cimeter), Coverage: float64(p.Coverage),
+			MemoryUsed: math.NaN(), Disk: math.NaN(), Net: math.NaN(), Pressure: math.NaN()})
+	}
+	return moments, nil
+}
+
 // machineOf is a machine without what only few are shown with: its builds and its
 // history are filled in when they are asked for.
 func machineOf(a *httpapi.Agent) web.Machine {

@@ -15,6 +15,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/daybook"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
@@ -73,6 +74,8 @@ type builds interface {
 	poll.Store
 	poll.History
 	refine.Store
+	daybook.Store
+	MachinePoints(ctx context.Context, machine string, since time.Time) ([]store.MachinePoint, error)
 	History(ctx context.Context, q store.HistoryQuery) ([]*cimeter.Record, error)
 	Close() error
 }
@@ -155,7 +158,7 @@ func openFront(ctx context.Context, conf config.Config, e *env, kept builds, rol
 	}
 	log.Info("listening", "address", listener.Addr().String())
 	return &front{listener, []func(context.Context) error{
-		ci.run, debugging, publishFleet(conf, role.Agents, settled, counts, log),
+		ci.run, daybook.New(daybook.Options{Store: kept, Agents: role.Agents}, log).Run, debugging, publishFleet(conf, role.Agents, settled, counts, log),
 		func(ctx context.Context) error { return serve(ctx, api, listener, conf.WebConfigFile, log) },
 	}}, nil
 }

@@ -17,7 +17,7 @@ type MachinePoint struct {
 	Machine                string
 	At                     time.Time
 	Builds, Other, Cimeter float32 // cores
-	Coverage               float32 // 0 to 1: share of the CPU time of builds that was attributed to one
+	Coverage               float32 // 0 to 1, as the last heartbeat in that time told it
 }
 
 // CheckMachinePoints refuses what no store takes. The error wraps [cimeter.ErrInvalid].

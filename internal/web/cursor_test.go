@@ -13,8 +13,8 @@ import (
 	"github.com/cimeter/cimeter/internal/webtest"
 )
 
-// said are the values in the legends of all charts that the server drew.
-const said = `[...document.querySelectorAll("figure[data-cursor] .legend b")].map(b => b.textContent)`
+// said are the values in the legends of the first group of charts.
+const said = `[...document.querySelector(".trends").querySelectorAll("figure[data-cursor] .legend b")].map(b => b.textContent)`
 
 // The cursor on one of the charts that the server drew is on all of them, by pointer and
 // by keys, with the values of their tables; when it leaves, those of now are back.
@@ -34,7 +34,7 @@ func TestLines_Cursor(t *testing.T) {
 			t.Errorf("%s: the cursor is on %d charts: want %d", path, n, charts)
 		}
 		// What is said is the row of the table under the middle.
-		want := webtest.Eval[[]string](tab, `[...document.querySelectorAll("figure[data-cursor]")].flatMap(f => { const rows = [...f.querySelectorAll("tbody tr")]; return [...rows[Math.floor(rows.length / 2)].children].slice(1).map(c => c.textContent); })`)
+		want := webtest.Eval[[]string](tab, `[...document.querySelector(".trends").querySelectorAll("figure[data-cursor]")].flatMap(f => { const rows = [...f.querySelectorAll("tbody tr")]; return [...rows[Math.floor(rows.length / 2)].children].slice(1).map(c => c.textContent); })`)
 		if got := webtest.Eval[[]string](tab, said); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: legends say %q: want %q", path, got, want)
 		}

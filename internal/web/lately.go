@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -9,13 +11,18 @@ import (
 	"github.com/cimeter/cimeter"
 )
 
-// Moment is a machine at one time of the last minutes; NaN is not known.
+// Past returns what a machine did since a time, as means of ten minutes, the oldest
+// first. It is called by many goroutines at once.
+type Past func(ctx context.Context, machine string, since time.Time) ([]Moment, error)
+
+// Moment is a machine at one time; NaN is not known.
 type Moment struct {
 	At                     time.Time
 	Builds, Other, Cimeter float64 // cores
 	MemoryUsed             float64 // bytes
 	Disk, Net              float64 // bytes a second
 	Pressure               float64 // the largest share of time in which some task waited
+	Coverage               float64 // 0 to 1; of the last day alone
 }
 
 // latelyFigure is a chart of a machine's last minutes.
@@ -50,15 +57,58 @@ func latelyCharts(m *Machine) []lineChart {
 		{"l-net", "Network", 0, "", rate, []latelyLine{{"both ways", "net", func(p *Moment) float64 { return p.Net }}}},
 		{"l-psi", "Pressure", 0, "", share, []latelyLine{{"time that some task waited", "other", func(p *Moment) float64 { return p.Pressure }}}},
 	} {
-		if c, ok := f.chart(m.History); ok {
+		if c, ok := f.chart(gapped(m.History, 90*time.Second), latelyRows, "15:04:05"); ok {
 			charts = append(charts, c)
 		}
 	}
 	return charts
 }
 
-// chart draws what is known of a figure; false: nothing is, at two times at least.
-func (f *latelyFigure) chart(history []Moment) (c lineChart, known bool) {
+// How many rows the tables have: a page is to be small.
+const (
+	latelyRows = 15
+	dayRows    = 24
+)
+
+// gapped is a history in which nothing is known between two times that are farther
+// apart than that: no line leads over what was not seen.
+func gapped(history []Moment, apart time.Duration) []Moment {
+	out := make([]Moment, 0, len(history))
+	nan := math.NaN()
+	for i := range history {
+		if n := len(out); n > 0 && history[i].At.Sub(out[n-1].At) > apart {
+			out = append(out, Moment{At: out[n-1].At.Add(history[i].At.Sub(out[n-1].At) / 2), Builds: nan, Other: nan, Cimeter: nan, MemoryUsed: nan, Disk: nan, Net: nan, Pressure: nan, Coverage: nan})
+		}
+		out = append(out, history[i])
+	}
+	return out
+}
+
+// dayCharts are whose CPU time the last day's was, and how much of that of builds was
+// attributed to one.
+func dayCharts(cpus int, day []Moment) (charts []lineChart, worst string) {
+	day = gapped(day, 15*time.Minute)
+	for _, f := range []latelyFigure{
+		{"d-cpu", "CPU by owner", float64(cpus), "CPUs", func(float64) column { return column{Unit: "cores", size: 1} }, []latelyLine{{"builds", "cpu", func(p *Moment) float64 { return p.Builds }},
+			{"the rest", "other", func(p *Moment) float64 { return p.Other }}, {"cimeter", "other dash", func(p *Moment) float64 { return p.Cimeter }}}},
+		{"d-cover", "Coverage", 0, "", func(float64) column { return column{Unit: "%", size: 0.01} }, []latelyLine{{"of the CPU time of builds", "other", func(p *Moment) float64 { return p.Coverage }}}},
+	} {
+		if c, ok := f.chart(day, dayRows, "15:04"); ok {
+			charts = append(charts, c)
+		}
+	}
+	low := math.Inf(1)
+	for i := range day {
+		if p := &day[i]; p.Coverage < min(low, 0.95) && p.Builds+p.Other > 0.05 { // as little as nothing tells nothing
+			low, worst = p.Coverage, fmt.Sprintf("Coverage was lowest at %s UTC: %s. The rest of what builds used then is not attributed to any.", p.At.UTC().Format("15:04"), percent(p.Coverage))
+		}
+	}
+	return charts, worst
+}
+
+// chart draws what is known of a figure, with a table of so many rows at most; false:
+// nothing is, at two times at least.
+func (f *latelyFigure) chart(history []Moment, most int, clock string) (c lineChart, known bool) {
 	if len(history) < 2 {
 		return c, false
 	}
@@ -111,9 +161,9 @@ func (f *latelyFigure) chart(history []Moment) (c lineChart, known bool) {
 	}
 	c.ID, c.Title, c.Unit, c.Class, c.XTicks = f.id, f.title, unit.Unit, lines[0].Class, dateTicks(from, to)
 	c.draw(xs, top, unit.size, lines, values)
-	every := (len(history) + 59) / 60
+	every := (len(history) + most - 1) / most
 	for i := 0; i < len(history); i += every {
-		row := []string{history[i].At.UTC().Format("15:04:05")}
+		row := []string{history[i].At.UTC().Format(clock)}
 		for _, vs := range values {
 			row = append(row, cell(vs[i]))
 		}

@@ -34,6 +34,28 @@ func TestMachine_figures(t *testing.T) {
 	}
 }
 
+// The last day is from the store: whose CPU time it was, and where coverage was low.
+func TestMachine_day(t *testing.T) {
+	h := pages(t, fleet())
+	_, body := get(t, h, "/machine?name=ci-7")
+	wants(t, body, ">Last day</h2>", `id="d-cpu-h"`, `id="d-cover-h"`, "CPUs <b>16.0</b>", "Coverage was lowest at 06:50 UTC: 71 %.")
+	lacks(t, body, "NaN")
+	_, day, _ := strings.Cut(body, `id="d-cpu-t"`)
+	day, _, _ = strings.Cut(day, "</table>")
+	_, line, _ := strings.Cut(body, `id="d-cpu-h"`)
+	_, line, _ = strings.Cut(line, `class="plot"`)
+	_, line, _ = strings.Cut(line, `<path class="line cpu" d="`)
+	line, _, _ = strings.Cut(line, `"`)
+	if n := strings.Count(line, "M"); n != 2 {
+		t.Errorf("the line of the day has %d pieces: want a gap where the machine was away", n)
+	}
+	if n := strings.Count(day, "<tr>"); n < 20 || n > 25 {
+		t.Errorf("%d rows of the day", n)
+	}
+	_, body = get(t, h, "/machine?name=ci-2") // of which nothing is kept
+	lacks(t, body, "Last day", "Coverage was lowest")
+}
+
 // A machine that is silent stays with its age; what became of its builds is
 // not known, and they do not count as running.
 func TestNow_silent(t *testing.T) {

@@ -27,6 +27,8 @@ type placeView struct {
 	Figures  []figure
 	Reports  bool // its agent told something
 	Lately   []lineChart
+	Day      []lineChart
+	Worst    string // coverage of the day
 	Runs     []nowBuild
 	Lanes    []lane
 	LaneFrom stamp
@@ -115,6 +117,17 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 	if err := p.fillPlace(r, &v, s, filter.Is(filter.Machine, machine), BucketQuery{Machine: machine}, from, to); err != nil {
 		return err
 	}
+	if p.o.Past != nil {
+		cpus := 0
+		if told != nil {
+			cpus = told.CPUs
+		}
+		day, err := p.o.Past(r.Context(), machine, now.Add(-24*time.Hour))
+		if err != nil {
+			return err
+		}
+		v.Day, v.Worst = dayCharts(cpus, day)
+	}
 	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachineJob, Machine: machine, From: from, To: to, Limit: 30})
 	if err != nil {
 		return err
@@ -125,7 +138,7 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		return l, href("/builds", "project", g.Project, "job", g.Name, "machine", machine, "t", s.Range)
 	})
 	v.All = href("/builds", "machine", machine, "t", s.Range)
-	v.Empty = len(v.Lanes) == 0 && len(v.Facts) == 0 && len(gs) == 0
+	v.Empty = len(v.Lanes) == 0 && len(v.Facts) == 0 && len(gs) == 0 && len(v.Day) == 0
 	return p.render(w, r, http.StatusOK, "place", v)
 }
 

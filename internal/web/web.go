@@ -25,6 +25,7 @@ type Options struct {
 	Queue    Queue            // nil: no page of the queue
 	Sections Sections         // nil: no build's log has any
 	Names    Names            // nil: the filter suggests nothing
+	Past     Past             // nil: of machines the last minutes alone are known
 	Now      func() time.Time // nil: time.Now
 	Version  string
 	Tick     time.Duration // between the refreshes of a live page; 0: 2 s

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
@@ -54,6 +56,26 @@ func (m *Memory) Sections(_ context.Context, r *cimeter.Record, keptOnly bool) (
 		}
 	}
 	return section.Parts{}, fmt.Errorf("log of %q: %w", r.Key, cimeter.ErrNotFound)
+}
+
+// Past is a web.Past: a day of ci-7.
+func (m *Memory) Past(_ context.Context, machine string, since time.Time) (day []web.Moment, err error) {
+	for i := range 144 {
+		if at := Now.Truncate(10 * time.Minute).Add(-time.Duration(143-i) * 10 * time.Minute); machine == "ci-7" && at.After(since) {
+			busy := 0.5 + 0.5*math.Sin(float64(i)/11)
+			p := web.Moment{At: at, Builds: 12 * busy, Other: 0.6 + 0.2*busy, Cimeter: 0.006, Coverage: 0.99 - 0.01*busy, MemoryUsed: math.NaN(), Disk: math.NaN(), Net: math.NaN(), Pressure: math.NaN()}
+			switch {
+			case i > 60 && i < 66: // it was away
+				continue
+			case i == 100:
+				p.Coverage = 0.71
+			case busy < 0.02: // no build ran
+				p.Coverage = math.NaN()
+			}
+			day = append(day, p)
+		}
+	}
+	return day, nil
 }
 
 // Names is a web.Names.
