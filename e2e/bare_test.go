@@ -26,7 +26,8 @@ type bare struct {
 	t      *testing.T
 	parent string
 	burn   string
-	silent bool // no event tells of the containers that follow
+	silent bool   // no event tells of the containers that follow
+	name   string // form of the cgroups' names, with the id at %s; "" is the id alone
 }
 
 var bares, boxes atomic.Int64 // number the machines and containers of this process
@@ -113,6 +114,9 @@ func (s *bareBuild) begin(step string, steps ...string) (*box, error) {
 	made.Labels, made.Silent = labels, s.b.silent
 	c := &box{build: s, Box: &made}
 	c.cgroup = s.b.parent + "/" + c.ID
+	if s.b.name != "" {
+		c.cgroup = s.b.parent + "/" + fmt.Sprintf(s.b.name, c.ID)
+	}
 	s.b.Create(c.Box)
 	return c, c.start(steps)
 }

@@ -74,13 +74,21 @@ func (i *inner) run(b *bare, steps ...string) error {
 func engineInside(t *testing.T, c *box) {
 	t.Helper()
 	v2, err := testdocker.V2()
-	if err != nil || !v2 {
-		return
-	}
-	if err := testdocker.MakeCgroup(c.cgroup + "/init"); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := testdocker.CgroupProcs(c.cgroup + "/init")
+	if v2 {
+		moveInside(t, c, "/init")
+	}
+}
+
+// moveInside moves a container's process to a cgroup below its own.
+func moveInside(t *testing.T, c *box, dir string) {
+	t.Helper()
+	if err := testdocker.MakeCgroup(c.cgroup + dir); err != nil {
+		t.Fatal(err)
+	}
+	files, err := testdocker.CgroupProcs(c.cgroup + dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +97,7 @@ func engineInside(t *testing.T, c *box) {
 			t.Fatal(err)
 		}
 	}
-	c.inside = append(c.inside, c.cgroup+"/init")
+	c.inside = append(c.inside, c.cgroup+dir)
 }
 
 // partOf is the part of that id in a record.
