@@ -145,7 +145,7 @@ func (sc *scan) run(ctx context.Context, q Queryer, f filter.Filter, row func(sc
 		return "", err
 	}
 	if !way.gather && sc.sort != SortEnded && !way.covered(column, sc.read(c)) {
-		sc.examine = max(1, sc.examine/2) // what has a like cost ended at any time: each is a read of its own
+		sc.examine = max(1, sc.examine/3) // what has a like cost ended at any time: each is a read of its own
 	}
 	s := statement{dialect: q.Dialect()}
 	sc.write(&s, c, way, column, after)
