@@ -14,6 +14,7 @@ import (
 	"github.com/cimeter/cimeter/internal/ci/jenkins"
 	"github.com/cimeter/cimeter/internal/ci/woodpecker"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/process"
 )
 
 // newProcesses returns how builds are found that run in no container; nil: they
@@ -24,7 +25,7 @@ func newProcesses(conf config.Agent) *agent.Processes {
 	}
 	return &agent.Processes{
 		Events: conf.Processes != "scan", Must: conf.Processes == "events",
-		Runner: isRunner,
+		Runner: runnerKind,
 		Variables: ci.Variables(gitlab.ShellVariables(), github.ShellVariables(), buildkite.Variables(), jenkins.Variables(),
 			drone.ShellVariables(), woodpecker.Variables()),
 		// Those with marks of their own first: a Jenkins agent may run another
@@ -37,15 +38,20 @@ func newProcesses(conf config.Agent) *agent.Processes {
 	}
 }
 
-// isRunner reports whether a program of this name, cut at 15 bytes, starts builds
+// runnerKind tells by a program's name, cut at 15 bytes, whether it starts builds
 // as its children. A Jenkins agent is a Java program: whether it starts builds
-// their variables tell. Of GitHub's runner the worker is the one.
-func isRunner(comm []byte) bool {
+// their variables tell. Of GitHub's runner the worker runs the job.
+func runnerKind(comm []byte) process.RunnerKind {
 	switch string(comm) {
 	case "Runner.Worker", "buildkite-agent", "drone-runner-ex", "woodpecker-agen", "java":
-		return true
+		return process.Runs
+	case "Runner.Listener":
+		return process.Waits
 	}
-	return bytes.HasPrefix(comm, []byte("gitlab-runner")) // also gitlab-runner-linux-amd64
+	if bytes.HasPrefix(comm, []byte("gitlab-runner")) { // also gitlab-runner-linux-amd64
+		return process.Runs
+	}
+	return process.NoRunner
 }
 
 // processStage tells the stage by the command line of a process of a build: see

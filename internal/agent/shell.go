@@ -5,106 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cimeter/cimeter"
-	"github.com/cimeter/cimeter/internal/attrib"
-	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/process"
 	"github.com/cimeter/cimeter/internal/procevents"
 )
-
-// Processes say how builds are found that run in no container.
-type Processes struct {
-	// Events asks for the kernel's process events where they may be had. Without
-	// them processes are found by looking once in an interval.
-	Events bool
-	// Must says that nothing but events will do.
-	Must bool
-	// Runner reports whether a program of that name is a CI runner.
-	Runner func(comm []byte) bool
-	// Variables are the only ones that are read of a process's environment, for
-	// Identify.
-	Variables []string
-	Identify  ci.ProcessIdentifier
-	// Stage tells by the command line of a process, which is compared and not
-	// kept, the stage of its build: for good (fixed), or as evidence for a
-	// Stager. first is set for a process that the runner itself started. open is
-	// false where command lines of that CI system tell nothing.
-	Stage func(ci string, first bool, cmdline []byte) (stage string, fixed, ok, open bool)
-	// Container stands for a container's name in what a Stager is told.
-	Container string
-	// OneJob reports whether a runner of that CI system has one job in its life:
-	// the build lasts as long.
-	OneJob func(ci string) bool
-}
-
-const (
-	// idleScan is the time between two looks for a runner while there is none.
-	idleScan = 5 * time.Second
-	// checkScan is the time between two looks at all processes beside events.
-	checkScan = 30 * time.Second
-	// eventsAgain is the time after which events are asked for again that could
-	// not be had, and after which they are not asked for any more without a runner.
-	eventsAgain = time.Minute
-	// leftOver is how long after the end of the last process that a runner
-	// started for a build what is left of it (daemons) still counts.
-	leftOver = 10 * time.Second
-	// maxFamilyFds bounds the pidfds that tell of ends where events do not.
-	maxFamilyFds = 1024
-)
-
-// shells follow the builds that run in no container. Its goroutine has the
-// forest; the list, and what is in it, is under the lock.
-type shells struct {
-	*Agent
-	opts   *Processes
-	forest *process.Forest
-	conn   *procevents.Conn // nil: no events
-	epoll  int
-	wake   int
-	pidfds map[int]int // of first processes, to pidfd
-	events [256]procevents.Event
-	ready  [64]unix.EpollEvent
-	lost   bool
-	first  bool // the first scan is being done
-	gauges shellGauges
-	counts process.ForestStats
-
-	scanned, asked, runnerSeen time.Time
-
-	mu      sync.Mutex
-	list    []*shell
-	holders map[string]int // runners that hold a build open, to their pid
-	freed   []string       // those of them that have ended, not told to the ledger yet
-}
-
-// shell is a family of processes.
-type shell struct {
-	family *process.Family // the goroutine's of the forest; the rest is under the lock
-
-	id       string
-	start    uint64
-	started  time.Time
-	ended    time.Time // zero while it lives
-	exit     cimeter.Opt[int]
-	late     bool // it ran before the agent
-	scanned  bool // it was followed by looking, at least for a time
-	known    bool // identity is
-	identity cimeter.Identity
-	holder   string // what holds the build open: its runner; "": nothing
-	command  string // stage that a command line told
-	fixed    bool   // command is the stage, not only evidence for it
-	sample   cimeter.Sample
-	dropped  bool // of no build
-
-	// The meter's.
-	segment *attrib.Segment
-	told    bool // command was told to the ledger
-}
 
 const tokenWakeShells, tokenEvents = -1, -2
 
@@ -129,7 +36,7 @@ func (s *shells) open() (err error) {
 		return err
 	}
 	s.forest, err = s.procs.NewForest(process.ForestOptions{
-		Runner: s.opts.Runner, Foreign: foreign, Born: s.born, Look: s.look, Orphan: s.orphan, Ended: s.over,
+		Events: s.opts.Events, Runner: s.opts.Runner, Foreign: foreign, Born: s.born, Look: s.look, Orphan: s.orphan, Ended: s.over,
 	})
 	if err != nil || !s.opts.Must {
 		return err
@@ -214,7 +121,10 @@ func (s *shells) run(ctx context.Context) {
 			}
 			continue
 		}
-		s.wait(next.Sub(now))
+		s.wait(min(next.Sub(now), 30*time.Second))
+		if !s.ours && s.conn != nil {
+			s.letGather(next.Sub(time.Now()))
+		}
 	}
 	s.tick(time.Now()) // what the meter reads last
 }
@@ -237,13 +147,49 @@ func (s *shells) wait(d time.Duration) {
 	}
 }
 
-// drain takes the events that wait.
-func (s *shells) drain() {
+// giveUp lets events gather again though a family is not known for long.
+func (s *shells) giveUp(now time.Time) {
+	if s.unknown == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sh := range s.list {
+		if sh.counted && now.Sub(sh.started) > giveUpAfter {
+			s.nowKnown(sh)
+		}
+	}
+}
+
+// letGather takes events every now and then as long as there are some and they
+// are others', for at most d.
+func (s *shells) letGather(d time.Duration) {
+	pause := []unix.PollFd{{Fd: int32(s.wake), Events: unix.POLLIN}}
+	for d >= gather && !s.ours && s.conn != nil {
+		d -= gather
+		if n, err := unix.Poll(pause, int(gather/time.Millisecond)); err == nil && n > 0 || s.drain() == 0 {
+			return
+		}
+	}
+}
+
+// drain takes the events that wait, and returns how many there were. It notes
+// whether most of them were ours.
+func (s *shells) drain() (all int) {
+	if s.conn == nil {
+		return 0
+	}
+	s.own = 0
+	defer func() {
+		s.forest.Settled()
+		s.ours = s.unknown > 0 || s.own > 0 && s.own*2 >= all
+	}()
 	for s.conn != nil {
 		n, err := s.conn.Read(s.events[:])
 		for i := range s.events[:n] {
 			s.happened(&s.events[i])
 		}
+		all += n
 		s.gauges.events.Add(float64(n))
 		switch {
 		case errors.Is(err, procevents.ErrOverrun):
@@ -253,19 +199,24 @@ func (s *shells) drain() {
 			s.log.Warn("process events cannot be read, processes are found by looking", "err", err)
 			s.unsubscribe()
 		case n < len(s.events):
-			return
+			return all
 		}
 	}
+	return all
 }
 
 func (s *shells) happened(e *procevents.Event) {
+	var ours bool
 	switch e.Kind {
 	case procevents.Fork:
-		s.forest.Fork(e.Parent, e.Pid, e.At)
+		ours = s.forest.Fork(e.Parent, e.Pid, e.At)
 	case procevents.Exec:
-		s.forest.Exec(e.Pid, e.At)
+		ours = s.forest.Exec(e.Pid, e.At)
 	case procevents.Exit:
-		s.forest.Exit(e.Pid, e.Parent, e.Code, e.At)
+		ours = s.forest.Exit(e.Pid, e.Parent, e.Code, e.At)
+	}
+	if ours {
+		s.own++
 	}
 }
 
@@ -278,13 +229,16 @@ func (s *shells) tick(now time.Time) {
 	case s.forest.Runners() == 0:
 		every = idleScan
 	case s.conn == nil:
-		every = 0
+		every = fullScan
 	}
 	if s.lost || now.Sub(s.scanned) >= every {
 		s.scanned = now
 		s.scan()
+	} else if s.conn == nil && s.forest.Runners() > 0 && !s.forest.Walk(true) {
+		s.scan()
 	}
-	s.forest.Round()
+	s.forest.Round(s.conn == nil)
+	s.giveUp(now)
 	s.leftOver()
 	s.publish(now)
 	s.count()

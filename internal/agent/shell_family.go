@@ -17,6 +17,10 @@ func (s *shells) born(f *process.Family) {
 		sh.known, sh.identity = old.known, old.identity
 	}
 	f.Tag = sh
+	if !sh.known {
+		s.unknown++
+		sh.counted = true
+	}
 	if s.conn == nil {
 		s.watchEnd(f.Root)
 	}
@@ -101,9 +105,18 @@ func (s *shells) settleIdentity(sh *shell, id cimeter.Identity) {
 		}
 	}
 	sh.family.Proved()
+	s.nowKnown(sh)
 	s.mu.Lock()
 	sh.known, sh.identity, sh.holder = true, id, holder
 	s.mu.Unlock()
+}
+
+// nowKnown notes that nobody waits to know whose a family is any more.
+func (s *shells) nowKnown(sh *shell) {
+	if sh.counted {
+		sh.counted = false
+		s.unknown--
+	}
 }
 
 // orphan finds the family of a process that has no parent: it keeps its build by
@@ -131,6 +144,7 @@ func (s *shells) orphan(pid int) *process.Family {
 func (s *shells) over(f *process.Family) {
 	s.unwatch(f.Root)
 	sh := f.Tag.(*shell)
+	s.nowKnown(sh)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sh.publish(time.Now())

@@ -30,6 +30,7 @@ type Family struct {
 	told       totals
 	round      totals // scratch of a round
 	ioKnown    bool
+	unread     bool // its first process was gone before it could be read: see Forest.Settled
 }
 
 // Known says that the caller knows what the family is: it is not looked at any more.
@@ -111,6 +112,7 @@ type treeNode struct {
 	family      *Family
 	fd          int // of its stat file; -1: not open
 	runner      bool
+	waiting     bool // a runner that only starts runners
 	proved      bool // a runner: a build was seen below it
 	kids        bool // it has, or had, children
 	dirty       bool // a child ended since its account was read

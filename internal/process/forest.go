@@ -1,6 +1,7 @@
 package process
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,9 +33,12 @@ const (
 // ForestOptions say what a Forest follows. All functions must be set; they are
 // called by the Forest's own methods.
 type ForestOptions struct {
-	// Runner reports whether a program of this name (at most 15 bytes, as in
-	// /proc/PID/comm) is a CI runner.
-	Runner func(comm []byte) bool
+	// Runner tells by a program's name (at most 15 bytes, as in /proc/PID/comm)
+	// whether it is a CI runner.
+	Runner func(comm []byte) RunnerKind
+	// Events says that events will be told: it pays to know all processes in
+	// containers, for what those start is not looked at then.
+	Events bool
 	// Foreign reports whether a process with this /proc/PID/cgroup is in a
 	// container: it is the container's then.
 	Foreign func(cgroup []byte) bool
@@ -48,6 +52,16 @@ type ForestOptions struct {
 	// Ended is told when nobody of a family is left. Its totals are final.
 	Ended func(*Family)
 }
+
+// RunnerKind is what a program is to builds.
+type RunnerKind uint8
+
+// The kinds of programs.
+const (
+	NoRunner RunnerKind = iota
+	Runs                // what it starts is builds
+	Waits               // it starts the programs that run builds
+)
 
 // Forest follows the processes of many builds at once: the families of
 // processes that CI runners start. What happens is told by events ([Forest.Fork],
@@ -71,6 +85,10 @@ type Forest struct {
 	foreign  map[int]struct{} // processes in containers: their children are, too
 	seen     map[int]sight    // all processes of the machine, at the last scan
 	fresh    []newcomer       // scratch of a scan
+	looking  bool             // see Round
+	walked   []int            // scratch of a walk
+	threads  []int            // scratch of a walk
+	unread   []*Family        // whose first process was gone before it could be read
 	scans    uint32
 	rounds   int
 	missed   uint64
@@ -123,22 +141,24 @@ func (f *Forest) Stats() ForestStats { return f.stats }
 // their children and that no family showed. It never falls.
 func (f *Forest) Missed() uint64 { return f.missed }
 
-// Fork notes that parent made pid, at a time of the kernel's monotonic clock.
-func (f *Forest) Fork(parent, pid int, at time.Duration) {
+// Fork notes that parent made pid, at a time of the kernel's monotonic clock. Like
+// Exec and Exit it reports whether the event is of a process that is followed.
+func (f *Forest) Fork(parent, pid int, at time.Duration) bool {
 	if old := f.nodes[pid]; old != nil {
 		if old.born > at-bornWithin {
-			return // a scan has found it before its event was read
+			return true // a scan has found it before its event was read
 		}
 		f.settle(old, f.parentOf(old, 0), 0) // its end was not told
 	}
 	p := f.nodes[parent]
-	if p == nil {
+	if p == nil || p.waiting {
 		if _, ok := f.foreign[parent]; ok && len(f.foreign) < maxProcesses {
 			f.foreign[pid] = struct{}{}
 		}
-		return
+		return false
 	}
 	f.add(p, pid, at)
+	return true
 }
 
 // add makes pid a process of its parent's family, or the first of a new one.
@@ -177,16 +197,16 @@ func (f *Forest) Adopt(pid int) *Family {
 }
 
 // Exec notes that pid runs another program now.
-func (f *Forest) Exec(pid int, at time.Duration) {
+func (f *Forest) Exec(pid int, at time.Duration) bool {
 	n := f.nodes[pid]
 	if n == nil {
 		if _, ok := f.foreign[pid]; !ok {
 			f.meet(pid)
 		}
-		return
+		return f.nodes[pid] != nil
 	}
 	if n.runner {
-		return
+		return true
 	}
 	family := n.family
 	if family.looks > 0 {
@@ -200,72 +220,24 @@ func (f *Forest) Exec(pid int, at time.Duration) {
 	if family.containers {
 		f.place(n)
 	}
-}
-
-// makesContainers reports whether a program puts its descendants in containers.
-func makesContainers(comm []byte) bool {
-	switch string(trim(comm)) {
-	case "podman", "conmon", "buildah", "runc", "crun", "youki", "nerdctl":
-		return true
-	}
-	return false
-}
-
-// place notes whether a process is in a container by now.
-func (f *Forest) place(n *treeNode) {
-	if b, err := f.file(n.pid, "cgroup"); err == nil && f.opts.Foreign(b) {
-		n.contained = true
-	}
-}
-
-// meet finds out whether a process that nothing is known of is a runner.
-func (f *Forest) meet(pid int) {
-	comm, err := f.file(pid, "comm")
-	if err != nil {
-		return
-	}
-	runner := f.opts.Runner(trim(comm))
-	b, err := f.file(pid, "cgroup")
-	switch {
-	case err != nil:
-	case f.opts.Foreign(b):
-		if len(f.foreign) < maxProcesses {
-			f.foreign[pid] = struct{}{}
-		}
-	case runner:
-		f.runner(pid)
-	}
-}
-
-// runner notes that pid is a runner.
-func (f *Forest) runner(pid int) {
-	if len(f.nodes) >= maxProcesses {
-		f.stats.Dropped++
-		return
-	}
-	n := f.node(pid)
-	n.runner = true
-	f.runners++
-	if f.read(n) == nil {
-		n.base = n.waited // what it waited for before is nobody's
-	}
+	return true
 }
 
 // Exit notes that pid has ended, at a time of the kernel's monotonic clock, with
 // a status as wait(2) gives it. parent is who will wait for it, 0 when not known.
 // With at 0 it is only known to have ended by now.
-func (f *Forest) Exit(pid, parent, code int, at time.Duration) {
+func (f *Forest) Exit(pid, parent, code int, at time.Duration) bool {
 	n := f.nodes[pid]
 	if n == nil {
 		delete(f.foreign, pid)
-		return
+		return false
 	}
 	waits := f.parentOf(n, parent)
 	readable := f.clock(n)
 	if readable && (n.kids || n.threads > 1 || waits == nil) {
 		if f.read(n) == nil && n.threads > 1 {
 			n.headless = true // its first thread ended before the others
-			return
+			return true
 		}
 	}
 	if readable {
@@ -279,8 +251,37 @@ func (f *Forest) Exit(pid, parent, code int, at time.Duration) {
 	}
 	if !n.runner && n.family.Root == pid && at != 0 {
 		n.family.Code, n.family.Coded = code, true
+		n.family.unread = !readable && n.family.parent != nil
 	}
 	f.settle(n, waits, at)
+	return true
+}
+
+// Settled is to be called when all events that wait have been told. A family
+// whose first process was gone before it could be read gets what its runner's account
+// shows beyond what is known of the runner's other children, unless there are two.
+func (f *Forest) Settled() {
+	for _, family := range f.unread {
+		r, of := family.parent, 0
+		for _, other := range f.unread {
+			if other.parent == r {
+				of++
+			}
+		}
+		if of == 1 && f.nodes[r.pid] == r && f.read(r) == nil {
+			if known := r.base + r.after + r.missed; r.waited > known {
+				family.kept.cpu += r.waited - known
+				r.base += r.waited - known
+			}
+		}
+	}
+	for i, family := range f.unread {
+		f.unread[i] = nil
+		if family.unread = false; family.living == 0 {
+			f.end(family)
+		}
+	}
+	f.unread = f.unread[:0]
 }
 
 // parentOf returns the process of n's family that waits for it, nil if none does.
@@ -330,7 +331,9 @@ func (f *Forest) settle(n, waits *treeNode, at time.Duration) {
 	if n.pid == family.Root {
 		family.RootEnded = now()
 	}
-	if family.living--; family.living == 0 {
+	if family.living--; family.unread && n.pid == family.Root {
+		f.unread = append(f.unread, family) // see Settled
+	} else if family.living == 0 && !family.unread {
 		f.end(family)
 	}
 	f.recycle(n)
@@ -347,6 +350,7 @@ func (f *Forest) end(family *Family) {
 // Drop lets a family go: it is of no build, or what is left of it is not
 // waited for. Its processes and their children are not looked at any more.
 func (f *Forest) Drop(family *Family) {
+	f.unread = slices.DeleteFunc(f.unread, func(u *Family) bool { return u == family })
 	for pid, n := range f.nodes {
 		if n.family != family {
 			continue

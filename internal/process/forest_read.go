@@ -13,9 +13,11 @@ import (
 	"github.com/cimeter/cimeter"
 )
 
-// Round brings the totals of all families up to date. Nothing is allocated.
-func (f *Forest) Round() {
+// Round brings the totals of all families up to date. looking says that no events
+// tell of ends: processes that are gone have ended then. Nothing is allocated.
+func (f *Forest) Round(looking bool) {
 	f.rounds++
+	f.looking = looking
 	for family := range f.families {
 		family.round = totals{}
 	}
@@ -46,7 +48,7 @@ func (f *Forest) account(n *treeNode) {
 func (f *Forest) update(n *treeNode) {
 	before := n.own
 	if !f.clock(n) {
-		if n.headless {
+		if n.headless || f.looking {
 			f.settle(n, f.parentOf(n, 0), 0)
 			return
 		}
@@ -122,8 +124,18 @@ func (f *Forest) readIO(n *treeNode) {
 }
 
 // file reads the beginning of a file of a process into the forest's buffer.
-func (f *Forest) file(pid int, name string) ([]byte, error) {
-	fd, errno := f.openFile(pid, name)
+func (f *Forest) file(pid int, name string) ([]byte, error) { return f.begin(f.openFile(pid, name)) }
+
+// fileOf is file for one of a thread.
+func (f *Forest) fileOf(pid, tid int, name string) ([]byte, error) {
+	var path [64]byte
+	b := append(strconv.AppendInt(path[:0], int64(pid), 10), "/task/"...)
+	b = append(append(strconv.AppendInt(b, int64(tid), 10), '/'), name...)
+	return f.begin(f.openPath(append(b, 0)))
+}
+
+// begin reads the beginning of a file and closes it.
+func (f *Forest) begin(fd int, errno syscall.Errno) ([]byte, error) {
 	if errno != 0 {
 		return nil, kind(errno)
 	}
@@ -137,10 +149,14 @@ func (f *Forest) file(pid int, name string) ([]byte, error) {
 
 // openFile opens a file of a process without allocating.
 func (f *Forest) openFile(pid int, name string) (int, syscall.Errno) {
-	var path [40]byte
-	b := strconv.AppendInt(path[:0], int64(pid), 10)
-	b = append(append(append(b, '/'), name...), 0)
-	fd, _, errno := syscall.Syscall6(syscall.SYS_OPENAT, uintptr(f.proc), uintptr(unsafe.Pointer(&b[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	var path [64]byte
+	b := append(strconv.AppendInt(path[:0], int64(pid), 10), '/')
+	return f.openPath(append(append(b, name...), 0))
+}
+
+// openPath opens a path below the proc file system that ends with a NUL.
+func (f *Forest) openPath(path []byte) (int, syscall.Errno) {
+	fd, _, errno := syscall.Syscall6(syscall.SYS_OPENAT, uintptr(f.proc), uintptr(unsafe.Pointer(&path[0])), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
 	return int(fd), errno
 }
 

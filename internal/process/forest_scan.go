@@ -28,7 +28,7 @@ const meetEvery = 64
 type newcomer struct {
 	pid, parent int
 	start       uint64
-	runner      bool
+	kind        RunnerKind
 }
 
 // Scan looks at all processes of the machine: at those it has not seen before
@@ -75,28 +75,19 @@ func (f *Forest) Scan(again bool) error {
 	return nil
 }
 
-// entries reads struct linux_dirent64: inode and offset uint64, length uint16,
-// type uint8, name with a NUL behind it (getdents64(2)).
+// direntHead is the length of struct linux_dirent64 before the name: inode and
+// offset uint64, length uint16, type uint8 (getdents64(2)).
+const direntHead = 19
+
+// entries takes the entries of the proc file system that are processes.
 func (f *Forest) entries(b []byte) {
-	const head = 19
-	for len(b) >= head {
+	for len(b) >= direntHead {
 		size := int(binary.NativeEndian.Uint16(b[16:]))
-		if size < head || size > len(b) {
+		if size < direntHead || size > len(b) {
 			return
 		}
-		name := b[head:size]
-		inode := binary.NativeEndian.Uint64(b)
+		pid, inode := number(b[direntHead:size]), binary.NativeEndian.Uint64(b)
 		b = b[size:]
-		pid := 0
-		for _, c := range name {
-			if c < '0' || c > '9' || pid > maxPid {
-				if c != 0 {
-					pid = 0
-				}
-				break
-			}
-			pid = pid*10 + int(c-'0')
-		}
 		if pid == 0 {
 			continue
 		}
@@ -115,6 +106,20 @@ func (f *Forest) entries(b []byte) {
 	}
 }
 
+// number reads a name that ends with a NUL; 0 for one that is no number of a process.
+func number(name []byte) (n int) {
+	for _, c := range name {
+		switch {
+		case c == 0:
+			return n
+		case c < '0' || c > '9' || n > maxPid:
+			return 0
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
 // meetAll finds out what the newcomers are.
 func (f *Forest) meetAll() {
 	kept := f.fresh[:0]
@@ -130,7 +135,7 @@ func (f *Forest) meetAll() {
 			}
 			f.settle(n, f.parentOf(n, 0), 0)
 		}
-		c.parent, c.start, c.runner = a.parent, a.start, f.opts.Runner(a.comm)
+		c.parent, c.start, c.kind = a.parent, a.start, f.opts.Runner(a.comm)
 		kept = append(kept, c)
 	}
 	f.fresh = kept
@@ -156,7 +161,7 @@ func (f *Forest) meetOne(c newcomer) {
 	if f.nodes[c.pid] != nil {
 		return
 	}
-	if p := f.nodes[c.parent]; p != nil {
+	if p := f.nodes[c.parent]; p != nil && !p.waiting {
 		f.take(p, c)
 		return
 	}
@@ -164,7 +169,7 @@ func (f *Forest) meetOne(c newcomer) {
 		f.foreign[c.pid] = struct{}{}
 		return
 	}
-	if _, ok := f.foreign[c.pid]; ok || !c.runner && c.parent != 1 || c.pid == 1 {
+	if _, ok := f.foreign[c.pid]; ok || c.kind == NoRunner && c.parent != 1 && !f.opts.Events || c.pid == 1 {
 		return
 	}
 	b, err := f.file(c.pid, "cgroup")
@@ -174,8 +179,8 @@ func (f *Forest) meetOne(c newcomer) {
 		if len(f.foreign) < maxProcesses {
 			f.foreign[c.pid] = struct{}{}
 		}
-	case c.runner:
-		f.runner(c.pid)
+	case c.kind != NoRunner:
+		f.runner(c.pid, c.kind)
 	case c.parent == 1 && len(f.nodes) < maxProcesses:
 		if family := f.opts.Orphan(c.pid); family != nil {
 			n := f.node(c.pid)

@@ -33,7 +33,12 @@ func grow(t *testing.T) *grown {
 		t.Fatal(err)
 	}
 	f, err := process.Open("").NewForest(process.ForestOptions{
-		Runner:  func(comm []byte) bool { return string(comm) == strings.TrimSpace(string(own)) },
+		Runner: func(comm []byte) process.RunnerKind {
+			if string(comm) == strings.TrimSpace(string(own)) {
+				return process.Runs
+			}
+			return process.NoRunner
+		},
 		Foreign: func([]byte) bool { return g.foreign },
 		Born:    func(f *process.Family) { g.born = append(g.born, f) },
 		Look:    func(_ *process.Family, pid int) { g.looks = append(g.looks, pid) },
@@ -149,7 +154,7 @@ func TestForest_endThatTheParentWaitedFor(t *testing.T) {
 	if s := g.Stats(); s.Gone != 1 {
 		t.Errorf("%+v, want the grandchild to be gone", s)
 	}
-	g.Round()
+	g.Round(false)
 	if got := cpuOf(f); got < 100*time.Millisecond {
 		t.Errorf("%v while its child's 120 ms are in its account", got)
 	}
@@ -165,13 +170,13 @@ func TestForest_neverTwice(t *testing.T) {
 	c, f := g.first()
 	pid := g.grandchild(c, "")
 	do(t, c, "tell burn 120")
-	g.Round() // the grandchild is known with its 120 ms
+	g.Round(false) // the grandchild is known with its 120 ms
 	do(t, c, "wait")
 	ended := process.Monotonic()
-	g.Scan(false) // it is gone
-	g.Round()     // the child's account has it
+	g.Scan(false)  // it is gone
+	g.Round(false) // the child's account has it
 	g.Exit(pid, c.pid(), 0, ended)
-	g.Round()
+	g.Round(false)
 	zombie(t, c)
 	g.Exit(c.pid(), os.Getpid(), 0, process.Monotonic())
 	_ = c.cmd.Wait()
@@ -184,7 +189,7 @@ func TestForest_severalGenerations(t *testing.T) {
 	pid := g.grandchild(c, "")
 	third := g.grandchild(c, "tell ")
 	do(t, c, "burn 20", "tell burn 40", "tell tell burn 80")
-	g.Round()
+	g.Round(false)
 	if f.Living() != 3 {
 		t.Errorf("%d live, want 3", f.Living())
 	}
@@ -220,7 +225,7 @@ func TestForest_scanned(t *testing.T) {
 	if err := g.Scan(true); err != nil {
 		t.Fatal(err)
 	}
-	g.Round()
+	g.Round(false)
 	if got := cpuOf(f); got < 100*time.Millisecond {
 		t.Errorf("%v, want 120 ms less at most 20", got)
 	}
@@ -234,6 +239,54 @@ func TestForest_scanned(t *testing.T) {
 		t.Fatal("the end was not found")
 	}
 	near(t, "family", cpuOf(f), total(c), accountSteps+20*time.Millisecond)
+}
+
+func TestForest_Walk(t *testing.T) {
+	g := grow(t)
+	c := run(t)
+	do(t, c, "start")
+	if !g.Walk(true) {
+		t.Fatal("the kernel has no lists of children: it is built without CONFIG_PROC_CHILDREN")
+	}
+	var f *process.Family
+	for _, b := range g.born {
+		if b.Root == c.pid() {
+			f = b
+		}
+	}
+	if f == nil || f.Living() != 2 {
+		t.Fatalf("family %+v, want one of two processes", f)
+	}
+	do(t, c, "burn 60", "tell burn 60", "wait")
+	if err := c.end(); err != nil {
+		t.Fatal(err)
+	}
+	g.Walk(true)
+	g.Round(true)
+	if f.Ended == 0 {
+		t.Error("the end was not found")
+	}
+}
+
+func TestForest_runnerThatStartsRunners(t *testing.T) {
+	c := run(t)
+	f, err := process.Open("").NewForest(process.ForestOptions{
+		Runner: func([]byte) process.RunnerKind { return process.Waits }, Foreign: func([]byte) bool { return false },
+		Born: func(f *process.Family) { t.Errorf("family %+v", f) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	f.Exec(c.pid(), process.Monotonic())
+	do(t, c, "start")
+	pid := kid(t, c.pid())
+	if f.Fork(c.pid(), pid, process.Monotonic()); f.Lives(pid) {
+		t.Error("its child is followed before its program is known")
+	}
+	if f.Exec(pid, process.Monotonic()); f.Runners() != 2 {
+		t.Errorf("%d runners, want it and its child", f.Runners())
+	}
 }
 
 func TestForest_daemon(t *testing.T) {
@@ -262,6 +315,7 @@ func TestForest_daemon(t *testing.T) {
 	_, _ = io.Copy(io.Discard, out)
 	_ = cmd.Wait()
 	g.Exit(cmd.Process.Pid, os.Getpid(), 0, process.Monotonic())
+	g.Settled()
 	f := g.born[0]
 	if f.RootEnded == 0 || f.Ended != 0 || f.Living() != 1 {
 		t.Fatalf("the family's first process ended at %v, the last at %v; %d live, want the daemon", f.RootEnded, f.Ended, f.Living())
@@ -271,7 +325,7 @@ func TestForest_daemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); cpuOf(f) < before+5*time.Millisecond; {
-		if g.Round(); time.Now().After(deadline) {
+		if g.Round(false); time.Now().After(deadline) {
 			t.Fatal("what the daemon uses does not show")
 		}
 	}
@@ -291,21 +345,21 @@ func TestForest_daemon(t *testing.T) {
 func TestForest_inAContainer(t *testing.T) {
 	g := grow(t)
 	c, f := g.first()
-	g.Round()
+	g.Round(false)
 	pid := g.grandchild(c, "")
 	g.foreign = true
-	g.Round() // the new one is looked at for where it is
+	g.Round(false) // the new one is looked at for where it is
 	g.foreign = false
 	before := cpuOf(f)
 	do(t, c, "tell burn 200")
-	g.Round()
+	g.Round(false)
 	if got := cpuOf(f) - before; got > 50*time.Millisecond {
 		t.Errorf("%v of the container's are counted", got)
 	}
 	// Its parent waits for it, and has it in its own account.
 	do(t, c, "wait")
 	g.Exit(pid, c.pid(), 0, process.Monotonic())
-	g.Round()
+	g.Round(false)
 	if got := cpuOf(f) - before; got > 50*time.Millisecond {
 		t.Errorf("%v of the container's are counted by its parent's account", got)
 	}
@@ -338,6 +392,56 @@ func TestForest_reusedNumber(t *testing.T) {
 	}
 }
 
+func TestForest_firstProcessThatTheRunnerWasFasterAt(t *testing.T) {
+	g := grow(t)
+	c, f := g.first()
+	f.Proved()
+	do(t, c, "burn 120")
+	if err := c.end(); err != nil { // this test is the runner, and has waited
+		t.Fatal(err)
+	}
+	g.Exit(c.pid(), os.Getpid(), 0, process.Monotonic())
+	if f.Ended != 0 {
+		t.Error("its end is told before all events are")
+	}
+	g.Settled()
+	if f.Ended == 0 {
+		t.Fatal("its end is not told")
+	}
+	if got := cpuOf(f); got < total(c)-accountSteps || got > total(c)+accountSteps {
+		t.Errorf("%v of CPU time, want %v by the runner's account", got, total(c))
+	}
+	missed := g.Missed()
+	g.Round(false)
+	if g.Missed() != missed {
+		t.Errorf("%v count as missed", time.Duration(g.Missed()-missed))
+	}
+}
+
+func TestForest_twoThatTheRunnerWasFasterAt(t *testing.T) {
+	g := grow(t)
+	c, f := g.first()
+	d, h := g.first()
+	f.Proved()
+	do(t, c, "burn 50")
+	do(t, d, "burn 100")
+	for _, x := range []*child{c, d} {
+		if err := x.end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Exit(c.pid(), os.Getpid(), 0, process.Monotonic())
+	g.Exit(d.pid(), os.Getpid(), 0, process.Monotonic())
+	g.Settled()
+	if cpuOf(f) > 0 || cpuOf(h) > 0 || f.Ended == 0 || h.Ended == 0 {
+		t.Errorf("%v and %v, of which nothing tells which is whose", cpuOf(f), cpuOf(h))
+	}
+	g.Round(false)
+	if got := time.Duration(g.Missed()); got < 150*time.Millisecond-accountSteps {
+		t.Errorf("%v missed, want 150 ms", got)
+	}
+}
+
 func TestForest_drop(t *testing.T) {
 	g := grow(t)
 	c, f := g.first()
@@ -354,14 +458,14 @@ func TestForest_missed(t *testing.T) {
 	g := grow(t)
 	_, f := g.first()
 	f.Proved()
-	g.Round()
+	g.Round(false)
 	before := g.Missed()
 	c := run(t) // nobody tells of it
 	do(t, c, "burn 100")
 	if err := c.end(); err != nil {
 		t.Fatal(err)
 	}
-	g.Round()
+	g.Round(false)
 	if got := time.Duration(g.Missed() - before); got < total(c)-accountSteps || got > total(c)+accountSteps {
 		t.Errorf("%v missed, want %v", got, total(c))
 	}
@@ -373,13 +477,14 @@ func TestForest_allocations(t *testing.T) {
 		c, _ := g.first()
 		g.grandchild(c, "")
 	}
-	g.Round()
+	g.Round(false)
 	if err := g.Scan(false); err != nil {
 		t.Fatal(err)
 	}
-	n := testing.AllocsPerRun(50, func() {
-		g.Round()
-	})
+	if n := testing.AllocsPerRun(20, func() { g.Walk(false) }); n != 0 {
+		t.Errorf("a walk makes %v allocations", n)
+	}
+	n := testing.AllocsPerRun(50, func() { g.Round(false) })
 	if n != 0 {
 		t.Errorf("a round makes %v allocations", n)
 	}
@@ -387,7 +492,7 @@ func TestForest_allocations(t *testing.T) {
 
 func BenchmarkForest_Round(b *testing.B) {
 	f, err := process.Open("").NewForest(process.ForestOptions{
-		Runner: func([]byte) bool { return false }, Foreign: func([]byte) bool { return false },
+		Runner: func([]byte) process.RunnerKind { return process.NoRunner }, Foreign: func([]byte) bool { return false },
 		Born: func(*process.Family) {}, Look: func(*process.Family, int) {}, Ended: func(*process.Family) {},
 		Orphan: func(int) *process.Family { return nil },
 	})

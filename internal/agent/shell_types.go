@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
+	"github.com/cimeter/cimeter/internal/ci"
+	"github.com/cimeter/cimeter/internal/process"
+	"github.com/cimeter/cimeter/internal/procevents"
+)
+
+// Processes say how builds are found that run in no container.
+type Processes struct {
+	// Events asks for the kernel's process events where they may be had. Without
+	// them processes are found by looking once in an interval.
+	Events bool
+	// Must says that nothing but events will do.
+	Must bool
+	// Runner tells by a program's name whether it is a CI runner.
+	Runner func(comm []byte) process.RunnerKind
+	// Variables are the only ones that are read of a process's environment, for
+	// Identify.
+	Variables []string
+	Identify  ci.ProcessIdentifier
+	// Stage tells by the command line of a process, which is compared and not
+	// kept, the stage of its build: for good (fixed), or as evidence for a
+	// Stager. first is set for a process that the runner itself started. open is
+	// false where command lines of that CI system tell nothing.
+	Stage func(ci string, first bool, cmdline []byte) (stage string, fixed, ok, open bool)
+	// Container stands for a container's name in what a Stager is told.
+	Container string
+	// OneJob reports whether a runner of that CI system has one job in its life:
+	// the build lasts as long.
+	OneJob func(ci string) bool
+}
+
+const (
+	// idleScan is the time between two looks for a runner while there is none: a
+	// look at 3,000 processes takes 10 to 30 ms. A runner that waits for builds counts.
+	idleScan = 30 * time.Second
+	// gather is how long events are left to gather that are other processes' for the
+	// most part: to wake for each would cost more than all that is done for it. It is
+	// not done while a family is not known for whose it is: its processes tell that,
+	// and may be short.
+	gather = 50 * time.Millisecond
+	// checkScan is the time between two looks at all processes beside events.
+	checkScan = 2 * time.Minute
+	// fullScan is the same where there are none: in between, children of those that
+	// are known are looked for.
+	fullScan = 5 * time.Second
+	// eventsAgain is the time after which events are asked for again that could
+	// not be had, and after which they are not asked for any more without a runner.
+	eventsAgain = time.Minute
+	// giveUpAfter is how long it is waited for a family's processes to tell whose it is.
+	giveUpAfter = 30 * time.Second
+	// leftOver is how long after the end of the last process that a runner
+	// started for a build what is left of it (daemons) still counts.
+	leftOver = 10 * time.Second
+	// maxFamilyFds bounds the pidfds that tell of ends where events do not.
+	maxFamilyFds = 1024
+)
+
+// shells follow the builds that run in no container. Its goroutine has the
+// forest; the list, and what is in it, is under the lock.
+type shells struct {
+	*Agent
+	opts   *Processes
+	forest *process.Forest
+	conn   *procevents.Conn // nil: no events
+	epoll  int
+	wake   int
+	pidfds map[int]int // of first processes, to pidfd
+	events [256]procevents.Event
+	ready  [64]unix.EpollEvent
+	lost   bool
+	// Of the events that were read last: how many were of processes that are
+	// followed, and whether that is most of them, or a family is not known yet.
+	own     int
+	ours    bool
+	unknown int  // families of which it is not known whose they are
+	first   bool // the first scan is being done
+	gauges  shellGauges
+	counts  process.ForestStats
+
+	scanned, asked, runnerSeen time.Time
+
+	mu      sync.Mutex
+	list    []*shell
+	holders map[string]int // runners that hold a build open, to their pid
+	freed   []string       // those of them that have ended, not told to the ledger yet
+}
+
+// shell is a family of processes.
+type shell struct {
+	family *process.Family // the goroutine's of the forest; the rest is under the lock
+
+	id       string
+	start    uint64
+	started  time.Time
+	ended    time.Time // zero while it lives
+	exit     cimeter.Opt[int]
+	late     bool // it ran before the agent
+	scanned  bool // it was followed by looking, at least for a time
+	known    bool // identity is
+	identity cimeter.Identity
+	holder   string // what holds the build open: its runner; "": nothing
+	command  string // stage that a command line told
+	fixed    bool   // command is the stage, not only evidence for it
+	sample   cimeter.Sample
+	dropped  bool // of no build
+
+	counted bool // in shells.unknown
+
+	// The meter's.
+	segment *attrib.Segment
+	told    bool // command was told to the ledger
+}
