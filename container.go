@@ -72,8 +72,8 @@ type Identity struct {
 	// Inside is set for a container that lives longer than its stages: it is in
 	// Stage, which is StageWaiting then, except while a process in it tells another.
 	Inside bool
-	// Next is the stage of such a container while any process is in it that is not
-	// the runner's own; "" when command lines tell the stage or nothing does.
+	// Next is the stage of such a container from when a process is in it that is not
+	// the runner's own, where no command line names a stage; "" when none is known.
 	Next string
 	// Later is set while it is not known which build the container will belong to:
 	// its runner waits for one. It is asked for again.

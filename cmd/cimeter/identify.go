@@ -104,6 +104,9 @@ func commandStage(id *cimeter.Identity, cmdline []byte) agent.CommandTold {
 
 // stageInPod is commandStage for a container that waits for its turn.
 func stageInPod(id *cimeter.Identity, cmdline []byte) agent.CommandTold {
+	if ci.IsRuntime(cmdline) {
+		return agent.CommandTold{Own: true}
+	}
 	own := true
 	switch id.Build.CI {
 	case gitlab.CI:

@@ -110,6 +110,8 @@ func TestCommandStage(t *testing.T) {
 		{"gitlab's compiler", in("gitlab", "step_script"), "go\x00build", agent.CommandTold{Inside: true}},
 		{"tekton's entry point", in("tekton", "compile"), "/tekton/bin/entrypoint\x00-wait_file\x00x", agent.CommandTold{Own: true}},
 		{"tekton's step", in("tekton", "compile"), "go\x00build", agent.CommandTold{Stage: "compile", Inside: true}},
+		{"the container's runtime", in("tekton", "compile"), "runc\x00init", agent.CommandTold{Own: true}},
+		{"a process that becomes another", in("gitlab", "step_script"), "", agent.CommandTold{Own: true}},
 		{"github's listener", in("github", "job"), "/home/runner/bin/Runner.Listener\x00run", agent.CommandTold{Own: true}},
 		{"github's worker", in("github", "job"), "/home/runner/bin/Runner.Worker\x00spawnclient", agent.CommandTold{Stage: "job", Inside: true}},
 		{"buildkite's agent", in("buildkite", "command"), "/workspace/buildkite-agent\x00kubernetes-bootstrap", agent.CommandTold{Own: true}},

@@ -17,8 +17,8 @@ const (
 	// segment is open, or changed lately.
 	commandLook = 25 * time.Millisecond
 	// steadyLooks is after how many looks without a change the delay doubles.
-	steadyLooks = 20
-	// steadyDoubles is how often it does: to 0.8 s, after ten seconds.
+	steadyLooks = 40
+	// steadyDoubles is how often it does: to 0.8 s, after half a minute.
 	steadyDoubles = 5
 	// parkInterval is the longest time between rounds that may pass without a look.
 	parkInterval = time.Second
@@ -44,11 +44,14 @@ type look struct {
 	live     *live
 	identity cimeter.Identity // its zero value while it is not known
 	pids     []int
+	named    bool // command lines of the build have named stages
 }
 
 // turns is how the stages of a container are followed that goes through several.
 type turns struct {
 	stage  string // it was told to be in last
+	named  bool   // command lines of the build have named stages
+	next   bool   // stage is the identity's Next, as no command line names one
 	procs  uint64 // the processes at the last look
 	steady int    // looks since anything changed
 	parked bool   // looked at with a round only, where it has used CPU time
@@ -122,7 +125,7 @@ func (m *meter) readCommands(l *live) bool {
 		}
 	}
 	select {
-	case m.looks <- look{live: l, identity: k.identity, pids: pids[:min(len(pids), maxCommands)]}:
+	case m.looks <- look{live: l, identity: k.identity, pids: pids[:min(len(pids), maxCommands)], named: l.turns.named}:
 		l.looking = true
 	default: // the next look comes soon
 	}
@@ -154,26 +157,29 @@ func (a *Agent) lookAtCommands(ctx context.Context) {
 			}
 			foreign = foreign || !told.Own
 		}
-		if told.Stage == "" && l.identity.Inside && foreign && l.identity.Next != "" {
+		next := told.Stage == "" && l.identity.Inside && foreign && l.identity.Next != "" && !l.named
+		if next {
 			told = CommandTold{Stage: l.identity.Next, Inside: true}
 		}
-		a.meter.post(func() { a.meter.looked(l.live, told) })
+		a.meter.post(func() { a.meter.looked(l.live, told, next) })
 	}
 }
 
-// looked takes what the command lines of a container told.
-func (m *meter) looked(l *live, told CommandTold) {
+// looked takes what the command lines of a container told. next: they named no
+// stage, and some process is the build's. It stays in that stage then: what a shell
+// does itself is no process.
+func (m *meter) looked(l *live, told CommandTold, next bool) {
 	l.looking = false
 	if l.closed || !l.exited.IsZero() {
 		return
 	}
 	if told.Stage == "" {
-		if l.turns.idle++; l.turns.idle == idleLooks && l.segment.Bound() && m.know(l.id).identity.Inside {
+		if l.turns.idle++; l.turns.idle == idleLooks && !l.turns.next && l.segment.Bound() && m.know(l.id).identity.Inside {
 			m.enter(l, cimeter.StageWaiting)
 		}
 		return
 	}
-	l.turns.idle = 0
+	l.turns.idle, l.turns.next = 0, next
 	switch {
 	case !l.segment.Bound():
 		l.command, l.inside = told.Stage, told.Inside
@@ -197,11 +203,14 @@ func (m *meter) enter(l *live, stage string) {
 		return // it ended meanwhile
 	}
 	l.turns.stage = stage
+	if l.group.ResetPeak() {
+		l.sample.SetGauge(cimeter.MemoryPeak, 0) // of the stage that begins
+	}
 	m.ledger.Enter(l.segment, time.Now(), stage, cimeter.BoundaryCommand, &l.sample)
-	key, now := l.segment.BuildKey(), time.Now()
+	key, now, named := l.segment.BuildKey(), time.Now(), !l.turns.next && stage != cimeter.StageWaiting
 	for _, o := range m.lives {
 		if o.inside && !o.closed && o.segment.BuildKey() == key {
-			o.turns.steady = 0
+			o.turns.steady, o.turns.named = 0, o.turns.named || named
 			if o.turns.parked {
 				o.turns.parked, o.look = false, now.Add(commandLook)
 				m.unsettled = append(m.unsettled, o)

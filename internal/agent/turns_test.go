@@ -18,6 +18,25 @@ import (
 // is in it, and waits before and after. It is not known whose it is before its
 // runner has got a build.
 func TestAgent_waitsItsTurn(t *testing.T) {
+	waitsItsTurn(t, func(_ *cimeter.Identity, cmdline []byte) CommandTold {
+		if bytes.Contains(cmdline, []byte("work")) {
+			return CommandTold{Stage: "turn", Inside: true}
+		}
+		return CommandTold{Own: true}
+	}, cimeter.StageWaiting)
+}
+
+// Where no command line names a stage it stays in the one that it has entered: a
+// shell does much itself.
+func TestAgent_waitsItsTurn_unnamed(t *testing.T) {
+	waitsItsTurn(t, func(_ *cimeter.Identity, cmdline []byte) CommandTold {
+		return CommandTold{Own: !bytes.Contains(cmdline, []byte("work"))}
+	}, "turn")
+}
+
+// waitsItsTurn has a container wait for its turn and take it; after is the stage
+// that it is in then.
+func waitsItsTurn(t *testing.T, told func(*cimeter.Identity, []byte) CommandTold, after string) {
 	e, s := newEngine(), newShelf()
 	o := options(e, s)
 	var got atomic.Bool // the runner has a build
@@ -26,9 +45,7 @@ func TestAgent_waitsItsTurn(t *testing.T) {
 		id.Stage, id.Alongside, id.Inside, id.Next, id.Later = cimeter.StageWaiting, true, true, "turn", !got.Load()
 		return id, ok
 	}
-	o.CommandStage = func(id *cimeter.Identity, cmdline []byte) CommandTold {
-		return CommandTold{Own: !bytes.Contains(cmdline, []byte("work"))}
-	}
+	o.CommandStage = told
 	a, _ := start(t, o)
 	b := newBox(t, "pod", 200*time.Millisecond)
 	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
@@ -84,8 +101,8 @@ func TestAgent_waitsItsTurn(t *testing.T) {
 	if err := turn.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "it waits again", func() bool { return stage() == cimeter.StageWaiting })
-	b.finish(t, func() { seen(t, a) })
+	within(t, "its turn is over", func() bool { return stage() == after })
+	own := b.finish(t, func() { seen(t, a) })
 	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
 	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 
@@ -97,6 +114,9 @@ func TestAgent_waitsItsTurn(t *testing.T) {
 	want, err := time.ParseDuration(strings.TrimSpace(used.String()))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if after == "turn" {
+		want += own
 	}
 	checkCPU(t, "turn", r.Stages[0].Usage.CPUSeconds.Total, want)
 }

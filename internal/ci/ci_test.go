@@ -136,3 +136,14 @@ func TestNetwork(t *testing.T) {
 		}
 	}
 }
+
+func TestIsRuntime(t *testing.T) {
+	for line, want := range map[string]bool{
+		"runc\x00init\x00": true, "/usr/bin/runc\x00init\x00": true, "/proc/self/exe\x00init\x00": true, "crun\x00--systemd-cgroup\x00create\x00": true,
+		"": true, "runc\x00list\x00": false, "init\x00": false, "/bin/sh\x00-c\x00runc init\x00": false, "exe\x00": false,
+	} {
+		if got := ci.IsRuntime([]byte(line)); got != want {
+			t.Errorf("%q: %v, want %v", line, got, want)
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package ci
 
-import "github.com/cimeter/cimeter"
+import (
+	"bytes"
+
+	"github.com/cimeter/cimeter"
+)
 
 // PodKey returns the key of a build of which only the pod is known.
 func PodKey(kind string, p *cimeter.Pod) string {
@@ -37,4 +41,18 @@ func PodStage(c *cimeter.Container) string {
 func IsUUID(s string) bool {
 	return len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' &&
 		IsHex(s[:8], 8) && IsHex(s[9:13], 4) && IsHex(s[14:18], 4) && IsHex(s[19:23], 4) && IsHex(s[24:], 12)
+}
+
+// IsRuntime reports whether a command line is that of a container's runtime, which
+// is the first process of each container until it becomes the container's own.
+func IsRuntime(cmdline []byte) bool {
+	program, rest, _ := bytes.Cut(cmdline, []byte{0})
+	argument, _, _ := bytes.Cut(rest, []byte{0})
+	switch string(program[bytes.LastIndexByte(program, '/')+1:]) {
+	case "runc", "exe", "youki": // the second is /proc/self/exe
+		return string(argument) == "init"
+	case "crun":
+		return true
+	}
+	return len(program) == 0
 }

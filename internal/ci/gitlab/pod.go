@@ -151,12 +151,12 @@ func StageInPod(id *cimeter.Identity, cmdline []byte) (stage string, own bool) {
 }
 
 // ownProgram reports whether a command line is that of the shell that waits for
-// scripts, or of the runner's helper. A shell of the script's own looks the same: the
-// commands that it runs do not.
+// scripts, of what it waits with, or of the runner's helper. A shell of the script's
+// own looks the same: the commands that it runs do not.
 func ownProgram(cmdline []byte) bool {
 	program, _, _ := bytes.Cut(cmdline, []byte{0})
 	switch string(program[bytes.LastIndexByte(program, '/')+1:]) {
-	case "", "sh", "bash", "ash", "dash", "busybox", "pwsh", "gitlab-runner-helper", "gitlab-runner-build", "dumb-init", "tini":
+	case "", "sh", "bash", "ash", "dash", "busybox", "pwsh", "gitlab-runner-helper", "gitlab-runner-build", "dumb-init", "tini", "sleep":
 		return true
 	}
 	return false
