@@ -286,7 +286,8 @@ func (c *Client) Cancel(ctx context.Context, key string) error {
 	bad := fmt.Errorf("build %.200q: want one of %s: %w", key, c.server, cimeter.ErrInvalid)
 	rest, ok := strings.CutPrefix(key, cimeter.BuildKey(github.CI, c.server)+"/")
 	parts := strings.Split(rest, "/")
-	if !ok || len(parts) != 6 && (len(parts) != 5 || parts[3] != "job") {
+	// OWNER/NAME/RUN/job/ID or OWNER/NAME/RUN/ATTEMPT/RUNNER/JOB; a name may hold slashes.
+	if !ok || len(parts) < 5 || len(parts) == 5 && parts[3] != "job" {
 		return bad
 	}
 	owner, ownerErr := url.PathUnescape(parts[0])

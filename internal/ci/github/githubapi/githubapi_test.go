@@ -184,11 +184,13 @@ func TestCancel(t *testing.T) {
 	s := httptest.NewServer(f)
 	defer s.Close()
 	c := client(t, s.URL)
-	if err := c.Cancel(t.Context(), "github/github.com/Org/app/5002/job/901"); err != nil {
-		t.Fatal(err)
-	}
-	if asked := f.Asked(t); !slices.Equal(asked, []string{"POST /repos/Org/app/actions/runs/5002/cancel"}) {
-		t.Errorf("asked %q", asked)
+	for _, key := range []string{"github/github.com/Org/app/5002/job/901", github.Key("github.com", "Org/app", "5002", 2, "GitHub Actions 12", "build"), github.Key("github.com", "Org/app", "5002", 2, "big-1", "a/b")} {
+		if err := c.Cancel(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if asked := f.Asked(t); !slices.Equal(asked, []string{"POST /repos/Org/app/actions/runs/5002/cancel"}) {
+			t.Errorf("%s: asked %q", key, asked)
+		}
 	}
 	for _, key := range []string{"", "github/other/Org/app/5002/job/901", "github/github.com/Org/app/x/job/1", "github/github.com/../app/5002/job/1", "github/local/0123456789abcdef"} {
 		if err := c.Cancel(t.Context(), key); !errors.Is(err, cimeter.ErrInvalid) {

@@ -277,6 +277,7 @@ ids ID projects pipelines downstream w r PENDING RUNNING CANCELING CREATED PREPA
 
 var (
 	literal = regexp.MustCompile(`"[^"]*"`)
+	alias   = regexp.MustCompile(`^[bgp]\d+$`)
 	word    = regexp.MustCompile(`[A-Za-z_]+[0-9]*`)
 	single  = regexp.MustCompile(`(b\d+):project\(fullPath:"([^"]*)"\)\{job\(id:"gid://gitlab/Ci::Build/(\d+)"\)`)
 	named   = regexp.MustCompile(`(b\d+):project\(fullPath:"([^"]*)"\)\{id\}`)
@@ -301,7 +302,7 @@ func (s *standin) graph(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, name := range word.FindAllString(literal.ReplaceAllString(q.Query, ""), -1) {
-		if !slices.Contains(words, name) && !regexp.MustCompile(`^[bgp]\d+$`).MatchString(name) {
+		if !slices.Contains(words, name) && !alias.MatchString(name) {
 			fail("Field '" + name + "' doesn't exist on type 'Query'")
 			return
 		}
