@@ -133,6 +133,10 @@ var charts = []struct {
 		[]string{"ConfigMap/ci-agent", "ConfigMap/ci-server", "DaemonSet/ci-agent", "Deployment/ci-server", "PersistentVolumeClaim/ci-server", "Service/ci-server"},
 	},
 	{
+		"Actions Runner Controller", []string{"server.enabled=false", "agent.runnerJobs=true"},
+		[]string{"ClusterRole/ci-default-agent", "ClusterRoleBinding/ci-default-agent", "ConfigMap/ci-agent", "DaemonSet/ci-agent", "ServiceAccount/ci-agent"},
+	},
+	{
 		"agents alone", []string{"server.enabled=false", "agent.serverURL=https://cimeter.example.com", "agent.tokenSecret=token", "agent.config.pool=large"},
 		[]string{"ConfigMap/ci-agent", "DaemonSet/ci-agent"},
 	},
@@ -189,8 +193,9 @@ func leastRights(t *testing.T, name string, o object) {
 			t.Errorf("%s: %s is %v: want %v", name, path, got, want)
 		}
 	}
-	if p.at("automountServiceAccountToken") != false {
-		t.Errorf("%s has a token for the API server", name)
+	// Only who has an account of its own, with rights of its own, has its token.
+	if own := p.at("serviceAccountName") != nil; p.at("automountServiceAccountToken") != own {
+		t.Errorf("%s has a token for the API server: %v", name, p.at("automountServiceAccountToken"))
 	}
 	for path, want := range map[string]any{"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": nil} {
 		if got := p.at("containers", 0, "securityContext", path); got != want {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/BurntSushi/toml"
@@ -161,6 +162,11 @@ func TestRunnerPages(t *testing.T) {
 			if lines := strings.Count(text, "\n"); !strings.HasPrefix(text, "# I have ") || lines > 160 {
 				t.Errorf("it begins %.40q and has %d lines: want I have ..., and at most 160", text, lines)
 			}
+			for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
+				if _, err := os.Stat(filepath.Join("../docs/runners", m[1])); err != nil {
+					t.Errorf("it links to %s: %v", m[1], err)
+				}
+			}
 			var headings []string
 			for _, m := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(text, -1) {
 				headings = append(headings, m[1])
@@ -170,6 +176,10 @@ func TestRunnerPages(t *testing.T) {
 			}
 			for _, b := range blocks {
 				checkBlock(t, b)
+			}
+			// TestInstall types it, package deploy installs the chart.
+			if install := shellBlock(t, blocks, "Install"); !strings.HasPrefix(install, "dpkg --install cimeter_*_amd64.deb\n") && !strings.HasPrefix(install, "helm install ") {
+				t.Errorf("it is installed by\n%s", install)
 			}
 		})
 	}
@@ -208,6 +218,35 @@ func checkBlock(t *testing.T, b block) {
 	case "groovy": // no parser of it is at hand: what it starts is played
 	default:
 		t.Errorf("a block of %s: no test knows it", b.kind)
+	}
+}
+
+// TestNodeOfKubernetes prepares a node as the page of GitLab's kubernetes executor
+// says, and looks whether jobs' pods mount what is there.
+func TestNodeOfKubernetes(t *testing.T) {
+	_, blocks := runnerPage(t, "gitlab-kubernetes")
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "usr/local/bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script := strings.NewReplacer(" cimeter ", " "+agentProgram(t)+" ", "/run/cimeter", dir+"/run/cimeter", "/usr/local", dir+"/usr/local").Replace(shellBlock(t, blocks, "In the job's log"))
+	if out, err := exec.Command("bash", "-euc", script).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	volumes := decodeRunner(t, pick(t, blocks, "/etc/gitlab-runner/config.toml")).Runners[0].Kubernetes.Volumes.HostPath
+	if len(volumes) != 2 {
+		t.Fatalf("volumes %+v: want socket and program", volumes)
+	}
+	for _, v := range volumes {
+		if st, err := os.Stat(dir + v.HostPath); err != nil || !v.ReadOnly || v.Name == "" {
+			t.Errorf("volume %+v, %v, %v: want what is on the node, read-only", v, st, err)
+		}
+	}
+	if st, err := os.Stat(dir + "/run/cimeter"); err != nil || st.Sys().(*syscall.Stat_t).Uid != 65532 {
+		t.Errorf("the socket's folder: %v: want it the agent's, of user 65532", err)
+	}
+	if volumes[0].MountPath != "/run/cimeter" || volumes[1].MountPath != "/usr/local/bin/cimeter" {
+		t.Errorf("mounted at %s and %s: want where cimeter summary looks, and where shells find it", volumes[0].MountPath, volumes[1].MountPath)
 	}
 }
 
