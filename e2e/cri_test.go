@@ -268,10 +268,13 @@ func podOfGitLab(t *testing.T, n *node) {
 		t.Errorf("identity %+v, want that of job 4711 of group/app", r.Build)
 	}
 	for stage, burnt := range map[string]float64{"get_sources": 0.4, "step_script": 0.6} {
-		s := stageOf(&r, stage, 1)
-		if s == nil {
-			t.Errorf("no stage %s in %q", stage, stageNames(&r))
-		} else if got := s.Usage.CPUSeconds.Total.Value; got < 0.9*burnt || got > burnt+0.25 { // the beginning is found by looking
+		got := 0.0
+		for _, s := range r.Stages { // the runtime's own process may look like work, and so like a first attempt
+			if s.Name == stage {
+				got += s.Usage.CPUSeconds.Total.Value
+			}
+		}
+		if got < 0.97*burnt || got > burnt+0.25 {
 			t.Errorf("stage %s: CPU %.3f s, want the %.1f s that its script burns", stage, got, burnt)
 		}
 	}

@@ -24,9 +24,10 @@ const (
 	// for good: the exit is still being charged for a moment, and the runtime
 	// needs 10 ms at least to remove the cgroup.
 	lastRead = 4 * time.Millisecond
-	// limitsAfter is how long after its birth a container's limits are looked at:
-	// a runtime sets them after its own process is in the cgroup.
-	limitsAfter = 100 * time.Millisecond
+	// limitsAfter is how long after its birth a container's limits are looked at,
+	// limitsSure is after how long for good: a runtime sets them after its own
+	// process is in the cgroup, on a busy machine much later.
+	limitsAfter, limitsSure = 100 * time.Millisecond, 2 * time.Second
 	// maxLives bounds the containers that are tracked: the descriptors of that
 	// many are within a limit of 65,536.
 	maxLives = 4096
@@ -208,10 +209,11 @@ func (m *meter) lookAt(l *live, now time.Time) {
 	}
 }
 
-// limit notes what limits a container has, once.
+// limit notes what limits a container has, until they are sure to be those.
 func (m *meter) limit(l *live, now time.Time) {
-	if !l.limited && now.Sub(l.born) >= limitsAfter {
-		l.limited = true
+	age := now.Sub(l.born)
+	if !l.limited && age >= limitsAfter {
+		l.limited = age >= limitsSure
 		m.ledger.SetLimits(l.segment, l.group.Limits())
 	}
 }
@@ -266,9 +268,8 @@ func (m *meter) readEnded() {
 		m.readPodNetwork(l)
 		if err := m.readLast(l, cgroup.Full); errors.Is(err, cimeter.ErrGone) {
 			// CPU and network are read, the rest is as of an earlier reading.
-			m.ledger.SegmentGap(l.segment, cimeter.Gap{From: l.exited, To: time.Now(), Reason: cimeter.GapMissedEnd})
-		}
-		if !l.limited {
+			m.missedEnd(l, l.exited, time.Now())
+		} else if !l.limited {
 			l.limited = true
 			m.ledger.SetLimits(l.segment, l.group.Limits())
 		}
@@ -324,7 +325,7 @@ func (m *meter) vanish(l *live, now time.Time) {
 // marked.
 func (m *meter) drop(l *live, end time.Time) {
 	if l.read.Before(end) {
-		m.ledger.SegmentGap(l.segment, cimeter.Gap{From: l.read, To: end, Reason: cimeter.GapMissedEnd})
+		m.missedEnd(l, l.read, end)
 	}
 	m.endWithin(l, end)
 	m.ledger.Close(l.segment, end, cimeter.Opt[int]{})

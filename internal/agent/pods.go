@@ -204,6 +204,14 @@ func (m *meter) readPodNetwork(l *live) {
 	}
 }
 
+// missedEnd marks that a container ended after its last reading. A sandbox does
+// nothing for its pod, and ends with it.
+func (m *meter) missedEnd(l *live, from, to time.Time) {
+	if !m.know(l.id).container.Sandbox {
+		m.ledger.SegmentGap(l.segment, cimeter.Gap{From: from, To: to, Reason: cimeter.GapMissedEnd})
+	}
+}
+
 // forgetPods drops those of which nothing is left.
 func (m *meter) forgetPods(now time.Time) {
 	for uid, p := range m.pods {
