@@ -64,7 +64,7 @@ type pastStore interface {
 
 // pageRequests is how many requests a page of past builds takes at most, as the
 // adapters say.
-var pageRequests = map[string]int{"gitlab": 2, "drone": 27, "woodpecker": 27, "gitea": 32, "forgejo": 32, "github": 31, "jenkins": 27, "buildkite": 2}
+var pageRequests = map[string]int{"gitlab": 2, "drone": 27, "woodpecker": 27, "gitea": 32, "forgejo": 8, "github": 31, "jenkins": 25, "buildkite": 2}
 
 // Run asks one CI server after the other.
 func (c *backfillCmd) Run(e *env) error {
