@@ -165,8 +165,14 @@ func (s *shells) giveUp(now time.Time) {
 // are others', for at most d.
 func (s *shells) letGather(d time.Duration) {
 	pause := []unix.PollFd{{Fd: int32(s.wake), Events: unix.POLLIN}}
-	for d >= gather && !s.ours && s.conn != nil {
-		d -= gather
+	for !s.ours && s.conn != nil {
+		gather := gatherIdle
+		if s.forest.Processes() > s.forest.Runners() {
+			gather = gatherBuilds
+		}
+		if d -= gather; d < 0 {
+			return
+		}
 		if n, err := unix.Poll(pause, int(gather/time.Millisecond)); err == nil && n > 0 || s.drain() == 0 {
 			return
 		}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -87,7 +88,12 @@ func (s *shells) look(f *process.Family, pid int) {
 func (s *shells) identify(pid int) (cimeter.Identity, bool) {
 	env, err := s.procs.Environ(pid, s.opts.Variables)
 	if err != nil {
-		return cimeter.Identity{}, false // ended, or not ours to read
+		if errors.Is(err, cimeter.ErrUnauthorized) && !s.refused {
+			s.refused = true
+			s.log.Warn("builds without containers are not metered: variables of others' processes may not be read", "err", err,
+				"hint", "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or agent.processes: off")
+		}
+		return cimeter.Identity{}, false
 	}
 	return s.opts.Identify(env)
 }

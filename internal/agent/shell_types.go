@@ -42,11 +42,12 @@ const (
 	// idleScan is the time between two looks for a runner while there is none: a
 	// look at 3,000 processes takes 10 to 30 ms. A runner that waits for builds counts.
 	idleScan = 30 * time.Second
-	// gather is how long events are left to gather that are other processes' for the
-	// most part: to wake for each would cost more than all that is done for it. It is
-	// not done while a family is not known for whose it is: its processes tell that,
-	// and may be short.
-	gather = 50 * time.Millisecond
+	// gatherIdle and gatherBuilds are how long events are left to gather that are
+	// other processes' for the most part, while no build runs and while some do: to
+	// wake for each would cost more than all that is done for it. It is not done while
+	// a family is not known for whose it is: its processes tell that, and may be short.
+	gatherIdle   = 50 * time.Millisecond
+	gatherBuilds = 10 * time.Millisecond
 	// checkScan is the time between two looks at all processes beside events.
 	checkScan = 2 * time.Minute
 	// fullScan is the same where there are none: in between, children of those that
@@ -68,15 +69,16 @@ const (
 // forest; the list, and what is in it, is under the lock.
 type shells struct {
 	*Agent
-	opts   *Processes
-	forest *process.Forest
-	conn   *procevents.Conn // nil: no events
-	epoll  int
-	wake   int
-	pidfds map[int]int // of first processes, to pidfd
-	events [256]procevents.Event
-	ready  [64]unix.EpollEvent
-	lost   bool
+	opts    *Processes
+	forest  *process.Forest
+	conn    *procevents.Conn // nil: no events
+	epoll   int
+	wake    int
+	pidfds  map[int]int // of first processes, to pidfd
+	events  [256]procevents.Event
+	ready   [64]unix.EpollEvent
+	lost    bool // events were: all processes are to be looked at
+	refused bool // that variables may not be read was logged
 	// Of the events that were read last: how many were of processes that are
 	// followed, and whether that is most of them, or a family is not known yet.
 	own     int

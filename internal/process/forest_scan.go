@@ -16,6 +16,9 @@ type sight struct {
 	met   uint32 // how often it was looked at for what it is
 }
 
+// keepNewcomers is how many newcomers a scan keeps room for.
+const keepNewcomers = 512
+
 // maxPid is over the largest number of a process (PID_MAX_LIMIT, 2^22).
 const maxPid = 1 << 24
 
@@ -69,6 +72,9 @@ func (f *Forest) Scan(again bool) error {
 		}
 	}
 	f.meetAll()
+	if cap(f.fresh) > keepNewcomers {
+		f.fresh = nil // of the first scan: there will never be as many again
+	}
 	if again {
 		f.lookAgain()
 	}
