@@ -58,7 +58,6 @@ for b; do
 	mount --bind ${b%%:*} $root${b#*:}
 done
 ip link set lo up
-hostname fresh
 exec chroot $root env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin /sbin/init
 `
 

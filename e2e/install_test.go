@@ -78,7 +78,7 @@ func TestInstall(t *testing.T) {
 	_, blocks := runnerPage(t, "gitlab-docker")
 	f.deb(t)
 	f.sh("cd /root\n" + shellBlock(t, blocks, "Install"))
-	f.write("/etc/cimeter/agent.yaml", pick(t, blocks, "/etc/cimeter/agent.yaml").text)
+	f.write("/etc/cimeter/agent.yaml", quick(pick(t, blocks, "/etc/cimeter/agent.yaml").text))
 	runner := decodeRunner(t, pick(t, blocks, "/etc/gitlab-runner/config.toml", "post_build_script")).Runners[0]
 	var volumes []string
 	for _, v := range runner.Docker.Volumes {
@@ -102,6 +102,42 @@ func TestInstall(t *testing.T) {
 		t.Errorf("the page's commands say:\n%s", out)
 	}
 	f.running(t)
+	f.shellBuild(t)
+}
+
+// shellBuild goes on with the page of the shell executor: its drop-in and its
+// configuration, and a build that is a process. There are no process events here,
+// for the kernel has them for the first namespaces only: the agent looks.
+func (f *fresh) shellBuild(t *testing.T) {
+	t.Helper()
+	_, blocks := runnerPage(t, "gitlab-shell")
+	for _, file := range []string{"/etc/cimeter/agent.yaml", "/etc/systemd/system/cimeter-agent.service.d/processes.conf"} {
+		f.write(file, quick(pick(t, blocks, file).text))
+	}
+	check, look := sectionBlocks(blocks, "Check")
+	f.sh(check)
+	f.eventually("the agent is ready", func() error { return f.command("curl -sf http://127.0.0.1:9808/readyz").Run() })
+	job := &gitlabJob{ID: 4503, Project: "group/shell", Name: "test"}
+	script := "#!/bin/sh\nsh <<'EOF'\nexport"
+	for _, v := range job.env() {
+		script += " '" + v + "'"
+	}
+	// The agent looks once in five seconds for a runner, and each second then.
+	f.write("/root/gitlab-runner", script+"\nsh -c 'until [ $(cut -d. -f1 /proc/uptime) -ge '$(($(cut -d. -f1 /proc/uptime) + 9))' ]; do :; done'\nEOF\n")
+	f.sh("chmod 755 /root /root/gitlab-runner && setpriv --reuid=65534 --regid=65534 --clear-groups /root/gitlab-runner")
+	f.built(job.Project)
+	if out := f.sh(strings.ReplaceAll(look, "KEY", job.Key())); !strings.Contains(out, job.Key()) || !strings.Contains(out, " s CPU (") {
+		t.Errorf("the page's commands say:\n%s", out)
+	}
+	if out := f.sh("systemctl show cimeter-agent --property NRestarts --property ActiveState"); out != "NRestarts=0\nActiveState=active\n" {
+		t.Errorf("the unit: %s", out)
+	}
+}
+
+// quick is a configuration in which a build does not stay open for long: that the
+// first one does is enough.
+func quick(config string) string {
+	return strings.Replace(config, "\nagent:\n", "\nagent:\n  grace: 1s\n", 1)
 }
 
 // sectionBlocks are the two sh blocks of a section.
