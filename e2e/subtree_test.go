@@ -129,18 +129,19 @@ func TestAgentOOMGroup(t *testing.T) {
 	}
 	defer second.Process.Kill()
 	a.eventually("the second process is in the container", func() error { _, err := os.Stat(ready); return err })
-	if err := testdocker.SetCgroup(c.cgroup, "50331648", memoryMax...); err != nil {
+	if err := testdocker.SetCgroup(c.cgroup, "25165824", memoryMax...); err != nil {
 		t.Fatal(err)
 	}
 	_ = testdocker.SetCgroup(c.cgroup, "0", "memory.swap.max") // v1, or no swap
-	want := uint64(1)
+	// Linux counts the one that it has chosen again with its group.
+	least, most := uint64(1), uint64(1)
 	if err := testdocker.SetCgroup(c.cgroup, "1", "memory.oom.group"); err == nil {
-		want = 2
+		least, most = 2, 3
 	}
 	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if want == 1 { // v1: the kernel leaves it alone
+	if most == 1 { // v1: the kernel leaves it alone
 		a.eventually("the first is killed", func() error {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
 			if err == nil && !strings.Contains(string(stat), ") Z ") {
@@ -158,8 +159,8 @@ func TestAgentOOMGroup(t *testing.T) {
 	}
 	s.remove()
 	r := a.await(s.Key())
-	if r.Usage.OOMKills != cimeter.Some(want) || r.Usage.OOMKillsNested.Value != 0 {
-		t.Errorf("%v killed and %v below, want %d and none", r.Usage.OOMKills, r.Usage.OOMKillsNested, want)
+	if n := r.Usage.OOMKills.Value; n < least || n > most || r.Usage.OOMKillsNested.Value != 0 {
+		t.Errorf("%v killed and %v below, want %d to %d and none", r.Usage.OOMKills, r.Usage.OOMKillsNested, least, most)
 	}
 	if !slices.ContainsFunc(r.Verdicts, func(v cimeter.Verdict) bool { return v.Kind == "oom" }) {
 		t.Errorf("verdicts %+v, want oom", r.Verdicts)

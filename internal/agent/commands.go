@@ -203,6 +203,9 @@ func (m *meter) enter(l *live, stage string) {
 		return // it ended meanwhile
 	}
 	l.turns.stage = stage
+	if l.group.ResetPeak() {
+		l.sample.SetGauge(cimeter.MemoryPeak, 0) // of the stage that begins
+	}
 	m.ledger.Enter(l.segment, time.Now(), stage, cimeter.BoundaryCommand, &l.sample)
 	key, now, named := l.segment.BuildKey(), time.Now(), !l.turns.next && stage != cimeter.StageWaiting
 	for _, o := range m.lives {

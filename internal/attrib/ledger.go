@@ -70,6 +70,12 @@ func (l *Ledger) Advance(s *Segment, sample *cimeter.Sample) {
 	}
 	resumed := s.resumed
 	s.resumed = false
+	if resumed && s.part.PeakOwn { // what kept it is gone: the peak is that of the cgroup's life again
+		s.part.PeakBase, s.part.PeakOwn = 0, false
+		if v, ok := sample.Gauge(cimeter.MemoryPeak); ok {
+			s.part.PeakBase = v
+		}
+	}
 	s.part.book(&d, sample, !resumed)
 	if s.build == nil {
 		return

@@ -70,7 +70,8 @@ func (l *Ledger) SetNotMetered(s *Segment, member, reason string) {
 // inside it, for a container that goes through several stages. A segment whose
 // stage was open gets that name; one that was in another stage is split. In
 // cimeter.StageWaiting it is in none: that has one attempt, and its time is not the
-// build's. The caller has just advanced it by sample, read at the boundary.
+// build's. The caller has just advanced it by sample, read at the boundary; a
+// MemoryPeak of 0 in it says that the kernel begins a new one there.
 func (l *Ledger) Enter(s *Segment, t time.Time, stage string, source cimeter.Boundary, sample *cimeter.Sample) {
 	b := s.build
 	if b == nil || s.part.Decided && s.part.Name == stage {
@@ -85,10 +86,10 @@ func (l *Ledger) Enter(s *Segment, t time.Time, stage string, source cimeter.Bou
 	}
 	old := s.part
 	old.end(t)
-	peak, _ := sample.Gauge(cimeter.MemoryPeak)
+	peak, known := sample.Gauge(cimeter.MemoryPeak)
 	s.part = &part{PartState: PartState{
 		Segment: old.Segment, Role: old.Role, Alongside: stage == cimeter.StageWaiting, Split: true,
-		Started: t, Ticked: t, Limits: old.Limits, NotMetered: old.NotMetered, PeakBase: peak,
+		Started: t, Ticked: t, Limits: old.Limits, NotMetered: old.NotMetered, PeakBase: peak, PeakOwn: known && peak == 0,
 	}}
 	l.attach(b, s)
 	attempt := 1

@@ -168,3 +168,54 @@ func TestLedger_partsCheckpoint(t *testing.T) {
 		t.Errorf("parts %+v", r.Parts)
 	}
 }
+
+// Where the kernel begins a new peak at a boundary, each stage has its own, also one
+// that is lower; the build has the highest. After a restart of the agent the peak is
+// that of the cgroup's life again, and only what exceeds it is the stage's.
+func TestLedger_ownPeaks(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c1", "/docker/c1", 1, at(0), true)
+	mustBind(t, l, s, at(0), identity("k", "first", cimeter.RoleBuild))
+	enter := func(l *attrib.Ledger, s *attrib.Segment, stage string, t time.Time, last *cimeter.Sample) {
+		l.Advance(s, last)
+		last.SetGauge(cimeter.MemoryPeak, 0)
+		l.Enter(s, t, stage, cimeter.BoundaryCommand, last)
+	}
+	high := cpu(1, 900)
+	enter(l, s, "second", at(1), high)
+	l.Advance(s, cpu(2, 300))
+	enter(l, s, "third", at(2), cpu(3, 200))
+	l.Advance(s, cpu(4, 100))
+	snapshot, err := l.Checkpoint("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := snapshot.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newLedger(tally.New(tally.Options{}))
+	if err := m.Restore(state, at(3)); err != nil {
+		t.Fatal(err)
+	}
+	if s = m.Resume("c1", 1, at(3)); s == nil {
+		t.Fatal("not resumed")
+	}
+	for _, use := range []float64{5, 6} {
+		last := cpu(use, 100)
+		last.SetGauge(cimeter.MemoryPeak, 900) // of its life
+		m.Advance(s, last)
+	}
+	m.Close(s, at(4), cimeter.Some(0))
+	m.Gone("c1")
+	r := only(t, m, at(10))
+	got := map[string]uint64{}
+	for _, s := range r.Stages {
+		if s.Usage.MemoryBytes != nil {
+			got[s.Name] = s.Usage.MemoryBytes.Peak.Value
+		}
+	}
+	if got["first"] != 900 || got["second"] != 300 || got["third"] != 100 || r.Usage.MemoryBytes.Peak.Value != 900 {
+		t.Errorf("peaks %v, of the build %v, want 900, 300, 100 and 900", got, r.Usage.MemoryBytes.Peak)
+	}
+}

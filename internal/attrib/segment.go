@@ -87,6 +87,9 @@ type PartState struct {
 	// PeakBase is the kernel's peak when the part began: only what exceeds it
 	// is known to fall into the part.
 	PeakBase uint64
+	// PeakOwn says that the kernel keeps a peak for the part alone, through a
+	// descriptor of this process (cgroup.Group.ResetPeak).
+	PeakOwn bool `json:",omitempty"`
 }
 
 // book adds a rise to the part and, once its name is decided, to the counters.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,6 +141,17 @@ func TestChild(t *testing.T) {
 	case "starve":
 		childStarve(t)
 	default:
+		if size, ok := strings.CutPrefix(what, "touch "); ok {
+			n, err := strconv.Atoi(size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := make([]byte, n)
+			for i := range m {
+				m[i] = 1
+			}
+			runtime.KeepAlive(m)
+		}
 		if name, ok := strings.CutPrefix(what, "write "); ok {
 			childWrite(t, name)
 		}
