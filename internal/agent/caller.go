@@ -22,13 +22,14 @@ type Caller struct {
 	pidfd     int    // -1: the kernel has none
 	start     uint64 // when it began, where there is no pidfd
 	container string
+	learn     time.Duration // learnTime
 }
 
 // Hold takes hold of process pid, and looks which container it is in. The error
 // wraps [cimeter.ErrNotFound] when it is in none, and [cimeter.ErrGone] when
 // there is no such process.
 func (a *Agent) Hold(pid int) (_ *Caller, err error) {
-	c := &Caller{agent: a, pid: pid, pidfd: -1}
+	c := &Caller{agent: a, pid: pid, pidfd: -1, learn: learnTime}
 	c.pidfd, err = process.OpenPidfd(pid)
 	if errors.Is(err, cimeter.ErrUnsupported) {
 		c.start, err = a.procs.StartTime(pid)
@@ -98,6 +99,10 @@ func (c *Caller) Close() {
 	}
 }
 
+// learnTime is how long an account waits for a container that nobody has told the
+// meter of yet: to ask may be the first that a step does.
+const learnTime = 600 * time.Millisecond
+
 // Account returns the account so far of the build that the process's container
 // belongs to, and the stage that runs. The error wraps [cimeter.ErrNotFound]
 // when the container belongs to no build, and [cimeter.ErrUnavailable] when the
@@ -105,22 +110,43 @@ func (c *Caller) Close() {
 func (c *Caller) Account(ctx context.Context) (*cimeter.Record, string, error) {
 	type told struct {
 		attrib.Running
-		ok bool
+		ok, unsettled bool
 	}
 	answer := make(chan told, 1)
-	c.agent.meter.post(func() {
-		r, ok := c.agent.meter.accountOf(c.container, time.Now)
-		answer <- told{r, ok}
-	})
-	select {
-	case <-ctx.Done():
-		return nil, "", fmt.Errorf("container %.12s: the meter is busy: %w", c.container, cimeter.ErrUnavailable)
-	case t := <-answer:
-		if !t.ok {
-			return nil, "", fmt.Errorf("container %.12s: of no build: %w", c.container, cimeter.ErrNotFound)
+	enough := time.NewTimer(c.learn)
+	defer enough.Stop()
+	for {
+		c.agent.meter.post(func() {
+			r, ok := c.agent.meter.accountOf(c.container, time.Now)
+			answer <- told{r, ok, !ok && c.agent.meter.untold(c.container)}
+		})
+		var t told
+		select {
+		case <-ctx.Done():
+			return nil, "", fmt.Errorf("container %.12s: the meter is busy: %w", c.container, cimeter.ErrUnavailable)
+		case t = <-answer:
 		}
-		return t.Record, t.Stage, nil
+		if t.ok {
+			return t.Record, t.Stage, nil
+		}
+		none := fmt.Errorf("container %.12s: of no build: %w", c.container, cimeter.ErrNotFound)
+		if !t.unsettled {
+			return nil, "", none
+		}
+		select {
+		case <-ctx.Done():
+			return nil, "", none
+		case <-enough.C:
+			return nil, "", none
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
+}
+
+// untold reports whether it is not known yet what a container belongs to.
+func (m *meter) untold(container string) bool {
+	k := m.known[container]
+	return k == nil || k.stand == nothing || k.stand == waiting || k.stand == ofPod || k.stand == ours && k.running == nil && k.seen == 0
 }
 
 // accountOf reads the counters of the build that a container is booked on, and

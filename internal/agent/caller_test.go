@@ -77,6 +77,27 @@ func TestAgent_Hold(t *testing.T) {
 	})
 }
 
+// Who asks before the engine has told of the container is answered when it has.
+func TestAgent_Hold_Early(t *testing.T) {
+	e := newEngine()
+	a, _ := start(t, options(e, newShelf()))
+	early := newBox(t, "compile", time.Millisecond)
+	c, err := a.Hold(early.cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.learn = 0
+	if _, _, err := c.Account(t.Context()); !errors.Is(err, cimeter.ErrNotFound) {
+		t.Fatalf("nobody has told of it: got %v, want not found", err)
+	}
+	c.learn = time.Minute // no test is about time
+	time.AfterFunc(50*time.Millisecond, func() { e.tell(cimeter.ContainerStarted, early.Container, cimeter.Opt[int]{}) })
+	if r, _, err := c.Account(t.Context()); err != nil || r.Key != "test/build" {
+		t.Errorf("got %+v, %v: want the account of test/build", r, err)
+	}
+}
+
 // A container that claims another one's build is told nothing of it.
 func TestAgent_Hold_Disputed(t *testing.T) {
 	e := newEngine()
