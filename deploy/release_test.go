@@ -50,6 +50,21 @@ func TestRelease(t *testing.T) {
 		t.Errorf("%d checksums: want 4", n)
 	}
 
+	// Who took one file only checks it as docs/install.md says.
+	taken := t.TempDir()
+	for _, name := range []string{"SHA256SUMS", want[3]} {
+		write(t, filepath.Join(taken, name), readFile(t, filepath.Join(a, name)), 0o644)
+	}
+	_, line, ok := strings.Cut(readFile(t, "../docs/install.md"), "\nsha256sum ")
+	if line, _, _ = strings.Cut(line, "\n"); !ok {
+		t.Fatal("docs/install.md does not tell how to check a file")
+	}
+	check := exec.Command("sha256sum", strings.Fields(line)...)
+	check.Dir = taken
+	if out := output(t, check); out != want[3]+": OK\n" {
+		t.Errorf("sha256sum %s: %s", line, out)
+	}
+
 	dir := t.TempDir()
 	output(t, exec.Command("tar", "--extract", "--directory", dir, "--file", filepath.Join(a, "cimeter-1.2.3-linux-amd64.tar.gz")))
 	bin := filepath.Join(dir, "cimeter-1.2.3-linux-amd64", "cimeter")

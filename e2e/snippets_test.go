@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -92,12 +91,32 @@ func (s *site) look(t *testing.T, r *cimeter.Record) {
 		t.Fatal(err)
 	}
 	script := strings.NewReplacer("127.0.0.1:9808", s.agent.address, "/etc/cimeter/agent.yaml", s.agent.config, "KEY", r.Key).Replace(shellBlock(t, s.blocks, "Check"))
+	if out := s.shell(t, bin, script); !strings.Contains(out, "cimeter_builds_total{") || !strings.Contains(out, r.Key+"\n") || !strings.Contains(out, "total ") {
+		t.Errorf("the page's commands say:\n%s", out)
+	}
+	// The page of machines that come and go asks a server, which answers the same.
+	_, blocks := runnerPage(t, "gitlab-autoscaler")
+	token := filepath.Join(bin, "token")
+	if err := os.WriteFile(token, []byte("cmt_of-a-test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script = strings.NewReplacer("127.0.0.1:9808", s.agent.address, "/etc/cimeter/agent.yaml", s.agent.config,
+		"https://cimeter.example.com", "http://"+s.agent.address, "--token-file token", "--token-file "+token).Replace(shellBlock(t, blocks, "Check"))
+	if out := s.shell(t, bin, script); !strings.Contains(out, "cimeter_builds_total{") || !strings.Contains(out, r.Key+"\n") {
+		t.Errorf("the page's commands say:\n%s", out)
+	}
+}
+
+// shell runs a script beside the agent, with the programs of a folder.
+func (s *site) shell(t *testing.T, bin, script string) string {
+	t.Helper()
 	cmd := s.Command("bash", "-euo", "pipefail", "-c", script)
 	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "CIMETER_SERVER=http://" + s.agent.address, "HOME=/nonexistent"}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("cimeter_builds_total{")) || !bytes.Contains(out, []byte(r.Key+"\n")) || !bytes.Contains(out, []byte("total ")) {
-		t.Errorf("%v: %s", err, out)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
+	return string(out)
 }
 
 // TestSnippets does what docs/runners tells for each runner that starts
