@@ -194,7 +194,8 @@ func podsOfWorkflow(t *testing.T, n *node) {
 	}
 }
 
-// podsOfJenkins plays a pipeline that has two pods at once.
+// podsOfJenkins plays a pipeline that has two pods at once: each has a record, the
+// first that of the build.
 func podsOfJenkins(t *testing.T, n *node) {
 	a := startAgent(t, n, systemsConfig)
 	var pods []*testdocker.Pod
@@ -211,11 +212,15 @@ func podsOfJenkins(t *testing.T, n *node) {
 		ids = append(ids, n.begin(t, p, n.spec("jnlp", "sleep=0.5"), n.spec(container, "cpu=0.3"))...)
 	}
 	n.end(t, ids)
-	used := remove(t, pods...)
-	r := a.await(cimeter.BuildKey("jenkins", "jenkins.example.com", "team/app", "17"))
-	checkPods(t, &r, used, 0.9)
-	for _, stage := range []string{"maven", "node"} {
-		burnt(t, &r, stage, 0.3, cimeter.BoundaryContainer)
+	key := cimeter.BuildKey("jenkins", "jenkins.example.com", "team/app", "17")
+	for i, k := range []string{key, key + "/team-app-17-node"} {
+		used := remove(t, pods[i])
+		r := a.await(k)
+		checkPods(t, &r, used, 0.9)
+		burnt(t, &r, []string{"maven", "node"}[i], 0.3, cimeter.BoundaryContainer)
+		if r.Number != "17" || r.Project != "team/app" {
+			t.Errorf("identity %+v", r.Build)
+		}
 	}
 }
 

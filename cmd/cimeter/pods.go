@@ -6,6 +6,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci"
+	"github.com/cimeter/cimeter/internal/ci/jenkins"
 )
 
 // maxPods bounds the pods whose build is remembered: more than a machine runs, with
@@ -21,10 +22,11 @@ type pods struct {
 	mu     sync.Mutex
 	builds map[string]cimeter.Identity // by the pod's UID
 	uids   []string                    // the oldest first
+	first  map[string]string           // UID of the first pod of a build that may have several, by its key
 }
 
 func newPods(identify ci.Identifier) *pods {
-	return &pods{identify: ci.InPod(identify), builds: make(map[string]cimeter.Identity)}
+	return &pods{identify: ci.InPod(identify), builds: make(map[string]cimeter.Identity), first: make(map[string]string)}
 }
 
 // Identify is a ci.Identifier.
@@ -37,6 +39,9 @@ func (p *pods) Identify(c *cimeter.Container) (cimeter.Identity, bool) {
 	defer p.mu.Unlock()
 	uid := c.Pod.UID
 	known, found := p.builds[uid]
+	if id.Build.CI == jenkins.CI && id.Build.Number != "" {
+		p.further(&id, c.Pod)
+	}
 	switch {
 	case c.Sandbox && found:
 		id.Build, id.Group, id.Later = known.Build, known.Group, false
@@ -52,6 +57,22 @@ func (p *pods) Identify(c *cimeter.Container) (cimeter.Identity, bool) {
 		}
 	}
 	return id, true
+}
+
+// further gives a pod of a build that this machine has had another pod of a build of
+// its own. A pipeline makes its pods one after the other or at once: the build of the
+// first may be over long before the last begins.
+func (p *pods) further(id *cimeter.Identity, pod *cimeter.Pod) {
+	id.Group = pod.UID
+	switch first, ok := p.first[id.Build.Key]; {
+	case !ok:
+		if len(p.first) >= maxPods {
+			clear(p.first) // of builds that are over, all but a few
+		}
+		p.first[id.Build.Key] = pod.UID
+	case first != pod.UID:
+		id.Build.Key += "/" + pod.Name
+	}
 }
 
 // withPod lets rules match labels and annotations of a container's pod as they do

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
+	"github.com/cimeter/cimeter/internal/ci/jenkins"
 	"github.com/cimeter/cimeter/internal/config"
 )
 
@@ -45,6 +46,9 @@ func TestPods_sandbox(t *testing.T) {
 // What is remembered of pods is bounded.
 func TestPods_bound(t *testing.T) {
 	p := newPods(func(c *cimeter.Container) (cimeter.Identity, bool) {
+		if id, ok := jenkins.Identify(c); ok {
+			return id, true
+		}
 		return cimeter.Identity{Build: cimeter.Build{Key: c.Pod.UID}}, true
 	})
 	for i := range 3 * maxPods {
@@ -52,8 +56,43 @@ func TestPods_bound(t *testing.T) {
 			p.Identify(inPod(&cimeter.Pod{UID: fmt.Sprint(i)}, "c", nil))
 		}
 	}
+	for i := range 3 * maxPods {
+		p.Identify(jenkinsPod(fmt.Sprint("j", i), fmt.Sprint(i)))
+	}
+	if len(p.first) > maxPods {
+		t.Errorf("%d builds of several pods, want at most %d", len(p.first), maxPods)
+	}
 	if len(p.builds) != maxPods || len(p.uids) != maxPods {
 		t.Errorf("%d builds of %d pods, want %d", len(p.builds), len(p.uids), maxPods)
+	}
+}
+
+func jenkinsPod(uid, number string) *cimeter.Container {
+	return inPod(&cimeter.Pod{
+		UID: uid, Name: "app-" + uid, Labels: map[string]string{"jenkins/label": "x"},
+		Annotations: map[string]string{"buildUrl": "https://ci.example.com/job/app/" + number + "/"},
+	}, "maven", nil)
+}
+
+// A build of Jenkins that has a second pod on a machine has a second record: the
+// first may be over.
+func TestPods_further(t *testing.T) {
+	ids := podIdentifiers(t)
+	for _, tt := range []struct{ uid, number, want string }{
+		{"u1", "17", "jenkins/ci.example.com/app/17"},
+		{"u2", "17", "jenkins/ci.example.com/app/17/app-u2"},
+		{"u1", "17", "jenkins/ci.example.com/app/17"},
+		{"u3", "18", "jenkins/ci.example.com/app/18"},
+	} {
+		id, ok := ids.identify(jenkinsPod(tt.uid, tt.number))
+		if !ok || id.Build.Key != tt.want || id.Group != tt.uid || id.Build.Number != tt.number {
+			t.Errorf("pod %s of build %s: %v %+v, want key %s", tt.uid, tt.number, ok, id, tt.want)
+		}
+		sandbox := jenkinsPod(tt.uid, tt.number)
+		sandbox.Sandbox = true
+		if of, _ := ids.identify(sandbox); of.Build.Key != id.Build.Key {
+			t.Errorf("sandbox of pod %s: key %s", tt.uid, of.Build.Key)
+		}
 	}
 }
 
