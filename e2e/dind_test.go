@@ -136,8 +136,32 @@ func startDind(t *testing.T, m *machine, s *droneStage, parent string) (string, 
 	if err := m.Begin(t.Context(), r.ID); err != nil {
 		t.Fatal(err)
 	}
-	burn := burnProgram(t)
-	return r.ID, testdocker.Connect(t, filepath.Join(dir, "inside", "docker.sock"), map[string]string{"/usr/bin/burn": burn})
+	socket := filepath.Join(dir, "inside", "docker.sock")
+	awaitSocket(t, m, r.ID, socket)
+	return r.ID, testdocker.Connect(t, socket, map[string]string{"/usr/bin/burn": burnProgram(t)})
+}
+
+// awaitSocket waits until the engine in a container has made its socket.
+func awaitSocket(t *testing.T, m *machine, id, socket string) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !exists(socket); <-tick.C {
+		c, err := m.Client().ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Container.State.Running && time.Now().Before(deadline) {
+			continue
+		}
+		logs, err := m.Client().ContainerLogs(t.Context(), id, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "30"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer logs.Close()
+		said, _ := io.ReadAll(logs) // what there is
+		t.Fatalf("the engine in the container has no socket (running: %v, exit %d): %q", c.Container.State.Running, c.Container.State.ExitCode, said)
+	}
 }
 
 // dind runs containers and a build inside a container of a build: all that they

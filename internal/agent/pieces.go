@@ -45,12 +45,14 @@ type piece struct {
 	closed bool
 }
 
-// lookInto watches for what is nested in a container of a build.
+// lookInto watches for what is nested in a container of a build. Where that was done
+// before it was known to be of one, what is there is told again.
 func (m *meter) lookInto(l *live) {
-	if l.within || l.closed {
+	bound := l.segment.Bound()
+	if l.closed || l.within && (l.withBuild || !bound) {
 		return
 	}
-	l.within, l.walking = true, true
+	l.within, l.withBuild, l.walking = true, bound, true
 	m.watch.Within(l.path, m.happened)
 	l.walking = false
 }
@@ -58,11 +60,9 @@ func (m *meter) lookInto(l *live) {
 // pieceAppeared takes up a cgroup that is no container of its own. in is what it is
 // nested in, nil for a build step beside all containers.
 func (m *meter) pieceAppeared(p string, in *live) {
-	if old := m.pieces[p]; old != nil {
-		if !old.closed {
-			return
-		}
-		delete(m.pieces, p)
+	old := m.pieces[p]
+	if old != nil && !old.closed {
+		return
 	}
 	q := &piece{path: p, kind: cimeter.PartContainer, within: in, pidfd: -1, pid: -1}
 	var ok bool
@@ -85,6 +85,10 @@ func (m *meter) pieceAppeared(p string, in *live) {
 		return
 	}
 	q.inode, q.born = q.group.Inode(), now
+	if old != nil && old.inode == q.inode {
+		q.group.Close() // it has ended; only the folder is still there
+		return
+	}
 	if in == nil {
 		if q.beside = m.whose(now, nil, p); q.beside.by == "" {
 			q.group.Close() // nobody's: the machine's own
@@ -99,6 +103,10 @@ func (m *meter) pieceAppeared(p string, in *live) {
 	m.pieces[p], m.pieceTokens[q.token] = q, q
 	q.look = now
 	m.lookPiece(q, now)
+	if q.late {
+		m.readPiece(q, cgroup.Full) // where counting begins
+		m.tellPiece(q, time.Time{})
+	}
 	m.unsettledPieces = append(m.unsettledPieces, q)
 }
 

@@ -10,13 +10,13 @@ import (
 )
 
 // Within looks into the container's folder at path from now on: containers in
-// it are told as Born and Removed, those that are there already at once. What is
-// nested deeper, in those, is theirs and not looked at. It ends with the folder.
+// it are told as Born and Removed, those that are there already at once, at each
+// call. What is nested deeper, in those, is theirs and not looked at. It ends with
+// the folder.
 func (w *Watcher) Within(path string, fn func(Event)) {
-	if _, ok := w.within[path]; ok {
-		return
+	if _, ok := w.within[path]; !ok {
+		w.within[path] = 0
 	}
-	w.within[path] = 0
 	w.coverWithin(path, path, fn)
 }
 
