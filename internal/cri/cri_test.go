@@ -1,44 +1,220 @@
 package cri_test
 
 import (
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/cri"
 	"github.com/cimeter/cimeter/internal/testdocker"
 	"github.com/cimeter/cimeter/internal/testtools"
 )
 
-func TestReal(t *testing.T) {
-	c := testdocker.StartCRI(t, testtools.Path(t, testtools.Crictl), testdocker.Options{})
-	t.Log("up")
-	cl, err := cri.Open(cri.Options{Socket: c.Host(), Variables: []string{"CI_JOB_ID"}})
+func open(t *testing.T, socket string) *cri.Client {
+	t.Helper()
+	c, err := cri.Open(cri.Options{Socket: socket, Variables: []string{"CI_JOB_ID"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := cl.Version(t.Context())
-	t.Log(v, err)
-	p, err := c.RunPod(testdocker.PodSpec{Name: "runner-x", Namespace: "ci", UID: "11111111-2222-3333-4444-555555555555", Class: "burstable", Labels: map[string]string{"pod": "x"}, Annotations: map[string]string{"job.runner.gitlab.com/id": "7"}})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// serve starts a runtime made of k8s.io/cri-api, which says what stands in its
+// source.
+func serve(t *testing.T) *cri.Client {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cri-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := p.Create(testdocker.ContainerSpec{Name: "build", Cmd: []string{"sleep", "100"}, Env: map[string]string{"CI_JOB_ID": "7", "X": "secret"}, CPUShares: 512, MemoryLimit: 1 << 28})
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	testtools.Start(t, testtools.CRIServer, socket)
+	c := open(t, "unix://"+socket)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 3000 {
+		if _, err := c.Version(t.Context()); err == nil {
+			return c
+		}
+		<-tick.C
+	}
+	t.Fatal("the runtime does not answer")
+	return nil
+}
+
+func at(seconds int64) time.Time { return time.Unix(seconds, 0) }
+
+func podOf(uid, name string) *cimeter.Pod {
+	p := &cimeter.Pod{UID: uid, Name: name, Namespace: "ci"}
+	if uid == "u1" {
+		p.Labels, p.Annotations = map[string]string{"l": "1"}, map[string]string{"a": "2"}
+	}
+	return p
+}
+
+func labels(name string) map[string]string {
+	return map[string]string{cimeter.LabelPodContainer: name}
+}
+
+func TestClient_List(t *testing.T) {
+	c := serve(t)
+	if v, err := c.Version(t.Context()); err != nil || v != "stand-in 2.3.4" {
+		t.Errorf("version %q: %v", v, err)
+	}
+	got, err := c.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(id); err != nil {
+	one, old := podOf("u1", "job-x"), podOf("u2", "old")
+	want := []cimeter.Container{
+		{ID: "p1", Name: "job-x", Pod: one, Sandbox: true, CreatedAt: at(100), StartedAt: at(100), Running: true},
+		{ID: "p2", Name: "old", Pod: old, Sandbox: true, CreatedAt: at(50), StartedAt: at(50)},
+		{ID: "c1", Name: "build", Image: "example.com/build:1", Labels: labels("build"), NetworkMode: "container:p1", Pod: one, CreatedAt: at(101), Running: true},
+		{ID: "c2", Name: "helper", Image: "example.com/helper:1", Labels: labels("helper"), NetworkMode: "container:p1", Pod: one, CreatedAt: at(101)},
+		{ID: "c3", Name: "step", Image: "example.com/step:1", Labels: labels("step"), NetworkMode: "container:p2", Pod: old, CreatedAt: at(101)},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestClient_Inspect(t *testing.T) {
+	c := serve(t)
+	got, err := c.Inspect(t.Context(), "c1")
+	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := cl.List(t.Context())
-	for _, k := range l {
-		t.Logf("%+v pod %+v", k, k.Pod)
+	want := cimeter.Container{
+		ID: "c1", Name: "build", Image: "example.com/build:1", Labels: labels("build"), Env: map[string]string{"CI_JOB_ID": "9"}, NetworkMode: "host",
+		CgroupParent: "kubepods-pod1.slice", Pid: 4711, Pod: podOf("u1", "job-x"), CreatedAt: at(101), StartedAt: at(102), Running: true,
+		Requested: cimeter.Requests{CPUCores: cimeter.Some(1.5), MemoryBytes: cimeter.Some[uint64](1 << 30)},
 	}
-	k, err := cl.Inspect(t.Context(), id)
-	t.Logf("%+v pod %+v %v", k, k.Pod, err)
-	b, err := os.ReadFile("/sys/fs/cgroup/memory" + p.Cgroup + "/" + id + "/memory.limit_in_bytes")
-	t.Logf("limit %s %v", b, err)
-	start := time.Now()
-	err = p.Remove()
-	t.Log("removed", time.Since(start), err)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if got, err := c.Inspect(t.Context(), "p1"); err != nil || !got.Sandbox || got.NetworkMode != "host" {
+		t.Errorf("sandbox %+v: %v, want one with the host's network", got, err)
+	}
+	if _, err := c.Inspect(t.Context(), "c3"); err != nil {
+		t.Errorf("a container whose pod has no status any more: %v", err)
+	}
+	if _, err := c.Inspect(t.Context(), "nobody"); !errors.Is(err, cimeter.ErrNotFound) {
+		t.Errorf("error %v, want one that wraps ErrNotFound", err)
+	}
+}
+
+// TestClient_Follow_stream has the runtime tell the life of a pod and a container.
+func TestClient_Follow_stream(t *testing.T) {
+	c := serve(t)
+	if _, err := c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []string
+	err := c.Follow(ctx, time.Time{}, func() { got = append(got, "connected") }, func(e cimeter.ContainerEvent) {
+		kind := [...]string{"", "created", "started", "died", "killed", "destroyed"}[e.Kind]
+		got = append(got, e.Container.ID+" "+kind+" "+e.At.UTC().Format("4:05")+" "+e.Container.PodContainer())
+		if e.Kind == cimeter.ContainerDied && e.Container.ID == "c9" && e.Exit != cimeter.Some(3) {
+			t.Errorf("exit %v, want 3", e.Exit)
+		}
+		if e.Container.Pod == nil || e.Container.Pod.UID != "u1" {
+			t.Errorf("%s of pod %+v", e.Container.ID, e.Container.Pod)
+		}
+		if len(got) == 9 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Follow: %v, want that it was ended", err)
+	}
+	want := []string{
+		"connected", "p3 created 1:40 ", "p3 started 1:40 ", "c9 created 3:21 short", "c9 started 3:22 short", "c9 died 3:23 short", "c9 destroyed 3:24 ",
+		"p3 died 3:25 ", "p3 destroyed 3:26 ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestClient_containerd follows a runtime without events: a container that lives for
+// a moment is told because its cgroup was noticed.
+func TestClient_containerd(t *testing.T) {
+	runtime := testdocker.StartCRI(t, testtools.Path(t, testtools.Crictl), testdocker.Options{})
+	c := open(t, runtime.Host())
+	if v, err := c.Version(t.Context()); err != nil || !strings.HasPrefix(v, "containerd ") {
+		t.Errorf("version %q: %v", v, err)
+	}
+	if _, err := c.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	events, ended := make(chan cimeter.ContainerEvent, 100), make(chan error, 1)
+	connected := make(chan struct{})
+	go func() {
+		ended <- c.Follow(ctx, time.Time{}, func() { close(connected) }, func(e cimeter.ContainerEvent) { events <- e })
+	}()
+	<-connected
+	p, err := runtime.RunPod(testdocker.PodSpec{Name: "a", Namespace: "ci", UID: "3f8c5c4e-9a0e-4a52-8c1d-0d6f6a7f1b2c", Annotations: map[string]string{"x": "y"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Noticed(p.ID, true)
+	id, err := p.Create(testdocker.ContainerSpec{Name: "short", Cmd: []string{"/bin/sh", "-c", "exit 5"}, Env: map[string]string{"CI_JOB_ID": "7", "PASSWORD": "s3cret"}, CPUShares: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.Start(id); err != nil {
+		t.Fatal(err)
+	}
+	c.Noticed(id, true)
+	c.Noticed(id, false)
+	var got []cimeter.ContainerEventKind
+	for e := range events {
+		if e.Container.ID != id {
+			continue
+		}
+		if got = append(got, e.Kind); e.Kind == cimeter.ContainerDied {
+			if e.Exit != cimeter.Some(5) || e.Container.Pod.Annotations["x"] != "y" {
+				t.Errorf("%+v: want exit code 5 and the pod's annotation", e)
+			}
+			break
+		}
+	}
+	if !slices.Equal(got, []cimeter.ContainerEventKind{cimeter.ContainerCreated, cimeter.ContainerStarted, cimeter.ContainerDied}) {
+		t.Errorf("events %v, want created, started, died", got)
+	}
+	k, err := c.Inspect(t.Context(), id)
+	if err != nil || !reflect.DeepEqual(k.Env, map[string]string{"CI_JOB_ID": "7"}) || k.Requested.CPUCores != cimeter.Some(0.5) || k.CgroupParent != p.Cgroup {
+		t.Errorf("inspected: %+v: %v", k, err)
+	}
+	runtime.KillRuntime()
+	if err := <-ended; err == nil || !errors.Is(err, cimeter.ErrUnavailable) {
+		t.Errorf("Follow of a runtime that was killed: %v, want one that wraps ErrUnavailable", err)
+	}
+	cancel()
+	runtime.StartAgain()
+	if err := p.Remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpen_errors(t *testing.T) {
+	for _, socket := range []string{"", "/run/x", "tcp://127.0.0.1:1", "unix://relative"} {
+		if _, err := cri.Open(cri.Options{Socket: socket}); !errors.Is(err, cimeter.ErrInvalid) {
+			t.Errorf("Open(%q): %v, want one that wraps ErrInvalid", socket, err)
+		}
+	}
+	if _, err := open(t, "unix:///nonexistent/s").List(t.Context()); !errors.Is(err, cimeter.ErrUnavailable) {
+		t.Errorf("no socket: %v, want one that wraps ErrUnavailable", err)
+	}
 }

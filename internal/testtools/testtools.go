@@ -54,6 +54,8 @@ const (
 	KubeAPIServer Tool = "kube-apiserver"
 	// Crictl makes pods as the kubelet does.
 	Crictl Tool = "crictl"
+	// CRIServer is a runtime made of the kubelet's own interface.
+	CRIServer Tool = "criserver"
 )
 
 // recipe says how a tool is made.
@@ -81,6 +83,8 @@ func recipes() map[Tool]recipe {
 
 		Helm:      {pkg: "helm.sh/helm/v3/cmd/helm", version: "v3.22.0", ldflags: "-s -w"},
 		CycloneDX: {pkg: "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod", version: "v1.10.0"},
+
+		CRIServer: {pkg: "github.com/cimeter/cimeter/internal/testtools/criserver", module: "criserver", ldflags: "-s -w"},
 
 		Crictl: {pkg: "sigs.k8s.io/cri-tools/cmd/crictl", version: "v1.37.0", ldflags: "-s -w"},
 

@@ -1,0 +1,78 @@
+package cri
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/cimeter/cimeter"
+)
+
+func TestRequests(t *testing.T) {
+	for milli := int64(3); milli <= 64000; milli++ { // 1 and 2 become the kernel's least, which is none
+		shares := milli * 1024 / 1000
+		if got := requests(shares, 0, 0).CPUCores; got != cimeter.Some(float64(milli)/1000) {
+			t.Fatalf("%d millicores are %d shares, read as %v", milli, shares, got)
+		}
+	}
+	for _, shares := range []int64{0, 2, -1} {
+		if r := requests(shares, 1<<30, 900); r != (cimeter.Requests{}) {
+			t.Errorf("%d shares: %+v, want nothing asked for", shares, r)
+		}
+	}
+	if r := requests(2, 1<<30, guaranteed); r.MemoryBytes != cimeter.Some[uint64](1<<30) {
+		t.Errorf("a guaranteed pod: %+v, want its limit", r)
+	}
+}
+
+func TestMessage(t *testing.T) {
+	for name, text := range map[string]string{
+		"compressed": "\x01\x00\x00\x00\x01x", "over the bound": "\x00\xff\xff\xff\xff", "cut off": "\x00\x00\x00\x00\x05abc", "half a head": "\x00\x00",
+	} {
+		if b, err := message(strings.NewReader(text), nil); err == nil {
+			t.Errorf("%s: %q, want an error", name, b)
+		}
+	}
+}
+
+func TestPair_bounds(t *testing.T) {
+	var m map[string]string
+	entry := func(k, v string) []byte {
+		b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), k)
+		return protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), v)
+	}
+	m, err := pair(m, entry("long", strings.Repeat("x", maxValue+1)))
+	if err != nil || len(m) != 0 {
+		t.Errorf("a value of more than %d bytes: %d entries, %v", maxValue, len(m), err)
+	}
+	for i := range 2 * maxPairs {
+		if m, err = pair(m, entry(strings.Repeat("k", i+1), "v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(m) != maxPairs {
+		t.Errorf("%d entries, want at most %d", len(m), maxPairs)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("\x0a\x02p1\x12\x04\x0a\x02ab"))
+	f.Add(message1(message1([]byte("x"))))
+	f.Add(bytes.Repeat([]byte{0xff}, 20))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, isStatus := range []bool{false, true} {
+			if p, err := parsePod(b, isStatus); err == nil {
+				_ = p.container()
+			}
+			if c, err := parseContainer(b, isStatus); err == nil {
+				_ = c.container("s", nil)
+				if c.state < created || c.state > exited {
+					t.Errorf("state %d", c.state)
+				}
+			}
+		}
+		_, _ = message(bytes.NewReader(b), nil)
+	})
+}
