@@ -152,12 +152,18 @@ func (r *runner) expect(line string) {
 	}
 }
 
-// run has it run its builds, and waits for their end.
-func (r *runner) run() {
+// begin has it run its builds.
+func (r *runner) begin() {
 	r.t.Helper()
 	if _, err := r.signal.Write([]byte{1}); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// run has it run its builds, and waits for their end.
+func (r *runner) run() {
+	r.t.Helper()
+	r.begin()
 	r.expect("done")
 }
 

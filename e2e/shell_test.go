@@ -13,7 +13,7 @@ import (
 
 // shellConfig is the agent's file for builds without containers.
 func shellConfig(mode string) string {
-	return "log:\n  level: debug\nagent:\n  interval: 1s\n  grace: 2s\n  processes: " + mode + "\n"
+	return "log:\n  level: debug\nagent:\n  interval: 1s\n  grace: 2s\n  quiet: 5s\n  processes: " + mode + "\n"
 }
 
 // jobNumber makes ids of jobs that no other test has on this machine.

@@ -30,11 +30,12 @@ func newProcesses(conf config.Agent) *agent.Processes {
 			drone.ShellVariables(), woodpecker.Variables()),
 		// Those with marks of their own first: a Jenkins agent may run another
 		// system's tools, and Woodpecker sets variables of GitLab's and Drone's names.
-		Identify: ci.FirstProcess(buildkite.OfProcess, github.OfProcess, woodpecker.OfProcess, gitlab.OfProcess,
+		Identify: ci.FirstProcess(buildkite.OfProcess, newLegs(github.OfProcess).Identify, woodpecker.OfProcess, gitlab.OfProcess,
 			drone.OfProcess, jenkins.OfProcess),
 		Stage:     processStage,
 		Container: gitlab.ShellContainer,
 		OneJob:    func(kind string) bool { return kind == github.CI },
+		Pauses:    func(kind string) bool { return kind == jenkins.CI }, // a pipeline waits, or works elsewhere
 	}
 }
 

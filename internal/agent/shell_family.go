@@ -110,9 +110,14 @@ func (s *shells) settleIdentity(sh *shell, id cimeter.Identity) {
 			}
 		}
 	}
+	if sh.family.Start == 0 { // by which an agent that comes back knows it again
+		sh.family.Start, _ = s.procs.StartTime(sh.family.Root) // gone: it will not be there then either
+	}
 	sh.family.Proved()
+	sh.family.LookAtMost(stageLooks)
 	s.nowKnown(sh)
 	s.mu.Lock()
+	sh.start = sh.family.Start
 	sh.known, sh.identity, sh.holder = true, id, holder
 	s.mu.Unlock()
 }

@@ -29,6 +29,10 @@ func (m *meter) takeShells(now time.Time) {
 		m.ledger.Gone(holder)
 	}
 	s.freed = s.freed[:0]
+	for len(s.pausing) > 0 && !now.Before(s.pausing[0].until) {
+		m.ledger.Gone(s.pausing[0].id)
+		s.pausing = append(s.pausing[:0], s.pausing[1:]...)
+	}
 }
 
 // takeShell books one family; false: it is done with.
@@ -117,7 +121,11 @@ func (m *meter) closeShell(sh *shell, now time.Time) {
 		m.ledger.SegmentGap(sh.segment, cimeter.Gap{From: sh.started, To: sh.ended, Reason: cimeter.GapProcessesScanned})
 	}
 	m.ledger.Close(sh.segment, sh.ended, sh.exit)
-	m.ledger.Gone(sh.id)
+	if m.shells.opts.Pauses(sh.identity.Build.CI) {
+		m.shells.pausing = append(m.shells.pausing, pause{sh.id, now.Add(min(pauseFor, m.opts.Quiet))})
+	} else {
+		m.ledger.Gone(sh.id)
+	}
 	m.changed(sh.segment.BuildKey(), now)
 }
 

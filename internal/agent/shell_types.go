@@ -36,6 +36,9 @@ type Processes struct {
 	// OneJob reports whether a runner of that CI system has one job in its life:
 	// the build lasts as long.
 	OneJob func(ci string) bool
+	// Pauses reports whether builds of that CI system have times in which no
+	// process of theirs runs.
+	Pauses func(ci string) bool
 }
 
 const (
@@ -47,7 +50,7 @@ const (
 	// wake for each would cost more than all that is done for it. It is not done while
 	// a family is not known for whose it is: its processes tell that, and may be short.
 	gatherIdle   = 50 * time.Millisecond
-	gatherBuilds = 10 * time.Millisecond
+	gatherBuilds = 20 * time.Millisecond
 	// checkScan is the time between two looks at all processes beside events.
 	checkScan = 2 * time.Minute
 	// fullScan is the same where there are none: in between, children of those that
@@ -58,9 +61,15 @@ const (
 	eventsAgain = time.Minute
 	// giveUpAfter is how long it is waited for a family's processes to tell whose it is.
 	giveUpAfter = 30 * time.Second
+	// stageLooks is how many processes of a family are looked at for the stage that
+	// it is: what a runner itself starts in a stage comes first.
+	stageLooks = 24
 	// leftOver is how long after the end of the last process that a runner
 	// started for a build what is left of it (daemons) still counts.
 	leftOver = 10 * time.Second
+	// pauseFor is how long a build may have no process, where the CI system makes such
+	// pauses; agent.quiet where that is less.
+	pauseFor = time.Minute
 	// maxFamilyFds bounds the pidfds that tell of ends where events do not.
 	maxFamilyFds = 1024
 )
@@ -94,6 +103,14 @@ type shells struct {
 	list    []*shell
 	holders map[string]int // runners that hold a build open, to their pid
 	freed   []string       // those of them that have ended, not told to the ledger yet
+
+	pausing []pause // the meter's
+}
+
+// pause is a build that may go on though no process of it runs.
+type pause struct {
+	id    string // of its last family
+	until time.Time
 }
 
 // shell is a family of processes.

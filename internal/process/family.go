@@ -36,6 +36,9 @@ type Family struct {
 // Known says that the caller knows what the family is: it is not looked at any more.
 func (f *Family) Known() { f.looks = 0 }
 
+// LookAtMost says that the caller needs to see at most n more of its processes.
+func (f *Family) LookAtMost(n int) { f.looks = min(f.looks, n) }
+
 // Proved says that the family is a build's: what its runner waits for is held
 // against what its families show.
 func (f *Family) Proved() {
