@@ -229,7 +229,7 @@ func dind(t *testing.T, m *machine) {
 	// What the nested container sent crossed its own bridge, and then the uplink: it
 	// is counted there, once.
 	if n := r.Usage.NetworkBytes; n == nil || n.Transmit < 3_000_000 || n.Transmit > 4_000_000 {
-		t.Errorf("network %+v, want the 3 MB that were sent, once", n)
+		t.Errorf("network %+v (%q), want the 3 MB that were sent, once", n, r.Usage.NotMetered)
 	}
 	if steps > 0 {
 		i := slices.IndexFunc(r.Parts, func(p cimeter.Part) bool { return p.Kind == cimeter.PartBuildStep && p.CPUSeconds.Value > 0.15 })

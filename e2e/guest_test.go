@@ -28,7 +28,6 @@ var guestTests = []struct{ dir, run, skip string }{
 	{"internal/wrap", "^TestRun_(Counts|Stages|StagesSumUp|OOM)$", "^$"},
 	{"e2e", "^(TestAgentParts|TestAgentMovedBefore|TestAgentOOMGroup|TestAgentRunInside)$", "^$"},
 	{"e2e", "^TestAgentSlices$/^(ci|machine)", "^$"},
-	{"e2e", "^TestDockerNested$/^Dind$", "^$"},
 	{"e2e", "^(TestClockSet|TestAgentMissedEnd|TestAgentLittleMemory|TestAgentStarved)$", "^$"},
 	{"e2e", "^TestDocker$/^(" + guestBodies() + ")$", "^$"},
 }

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -213,8 +212,8 @@ func TestAgentRunInside(t *testing.T) {
 	if err := json.Unmarshal(text, &own); err != nil {
 		t.Fatal(err)
 	}
-	if cpu := own.Usage.CPUSeconds.Total.Value; math.Abs(cpu-0.3) > 0.05 || cpu > s.spent.Seconds() {
-		t.Errorf("cimeter run counted %v s, want 0.3", cpu)
+	if cpu := own.Usage.CPUSeconds.Total.Value; cpu < 0.3 || cpu > s.spent.Seconds() {
+		t.Errorf("cimeter run counted %v s, want 0.3 at least, and less than the %v of all", cpu, s.spent)
 	}
 	if m := own.Usage.MemoryBytes; m == nil || m.Peak.Value < 32<<20 {
 		t.Errorf("cimeter run saw memory %+v, want a peak of 32 MiB at least", m)
