@@ -226,6 +226,10 @@ func (m *meter) settleIdentity(k *known, err error, now time.Time) {
 		k.socket, k.volumes = hasSocket(k.container.Mounts), volumes(k.container.Mounts)
 	}
 	k.container.Env, k.container.Mounts = nil, nil // read, and not needed any more
+	if errors.Is(err, cimeter.ErrNotFound) && k.running != nil && k.running.pod != nil {
+		k.stand = nothing // a runtime shows a sandbox only when its network is made
+		return
+	}
 	k.gone = k.gone || errors.Is(err, cimeter.ErrNotFound)
 	switch {
 	case mine && identity.Later:
