@@ -164,7 +164,7 @@ func (s *shells) giveUp(now time.Time) {
 // letGather takes events every now and then as long as there are some and they
 // are others', for at most d.
 func (s *shells) letGather(d time.Duration) {
-	pause := []unix.PollFd{{Fd: int32(s.wake), Events: unix.POLLIN}}
+	s.pause[0] = unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}
 	for !s.ours && s.conn != nil {
 		gather := gatherIdle
 		if s.forest.Processes() > s.forest.Runners() {
@@ -173,7 +173,7 @@ func (s *shells) letGather(d time.Duration) {
 		if d -= gather; d < 0 {
 			return
 		}
-		if n, err := unix.Poll(pause, int(gather/time.Millisecond)); err == nil && n > 0 || s.drain() == 0 {
+		if n, err := unix.Poll(s.pause[:], int(gather/time.Millisecond)); err == nil && n > 0 || s.drain() == 0 {
 			return
 		}
 	}

@@ -86,6 +86,7 @@ type shells struct {
 	pidfds  map[int]int // of first processes, to pidfd
 	events  [256]procevents.Event
 	ready   [64]unix.EpollEvent
+	pause   [1]unix.PollFd
 	lost    bool // events were: all processes are to be looked at
 	refused bool // that variables may not be read was logged
 	// Of the events that were read last: how many were of processes that are
