@@ -16,6 +16,19 @@ import (
 // systemsConfig has no rules: the pods are known by what their systems make.
 const systemsConfig = "log:\n  level: debug\nagent:\n  grace: 2s\n  quiet: 20s\n"
 
+// podsOfSystems plays jobs of CI systems, one after the other, and then looks at what
+// the agent says of them: it takes some seconds to be sure that one is over.
+func podsOfSystems(t *testing.T, n *node) {
+	a := startAgent(t, n, systemsConfig)
+	var checks []func()
+	for _, play := range []func(*testing.T, *node, *agent) func(){podOfTekton, podsOfBuildkite, podsOfWorkflow, podsOfJenkins, podOfRunner} {
+		checks = append(checks, play(t, n, a))
+	}
+	for _, check := range checks {
+		check()
+	}
+}
+
 // begin makes containers of a pod and starts them all, as the kubelet does.
 func (n *node) begin(t *testing.T, p *testdocker.Pod, specs ...testdocker.ContainerSpec) (ids []string) {
 	t.Helper()
@@ -83,9 +96,8 @@ func burnt(t *testing.T, r *cimeter.Record, stage string, seconds float64, by ci
 
 // podOfTekton plays a TaskRun: the containers of both steps begin with the pod, and
 // the entry point of the second waits for the first.
-func podOfTekton(t *testing.T, n *node) {
+func podOfTekton(t *testing.T, n *node, a *agent) (check func()) {
 	const entrypoint = "/tekton/bin/entrypoint"
-	a := startAgent(t, n, systemsConfig)
 	p := runPod(t, n, testdocker.PodSpec{
 		Name: "release-build-pod", Namespace: "ci", UID: "7a000000-0000-4000-8000-000000000001", Class: "besteffort",
 		Labels: map[string]string{"tekton.dev/taskRun": "release-build", "tekton.dev/pipeline": "release", "tekton.dev/pipelineRun": "release-1", "tekton.dev/pipelineTask": "build"},
@@ -94,7 +106,7 @@ func podOfTekton(t *testing.T, n *node) {
 		n.held("step-compile", entrypoint, []string{"-post_file", "/tekton/run/0/out"}, "await=/truth/go-tekton", "fork=1:0.5", "mark=/truth/go-tekton-2"),
 		n.held("step-test", entrypoint, []string{"-wait_file", "/tekton/run/0/out"}, "await=/truth/go-tekton-2", "fork=1:0.3"))
 	a.eventually("the build runs", func() error {
-		if a.metric("cimeter_builds_running") < 1 {
+		if a.metric("cimeter_builds_running", `ci="tekton"`) < 1 {
 			return context.DeadlineExceeded
 		}
 		return nil
@@ -102,27 +114,28 @@ func podOfTekton(t *testing.T, n *node) {
 	n.letGo(t, "tekton")
 	n.end(t, ids)
 	used := remove(t, p)
-	r := a.await(cimeter.BuildKey("tekton", "local", "ci", "release-build", p.UID))
-	checkComplete(t, &r)
-	checkPods(t, &r, used, 0.95)
-	compile := burnt(t, &r, "compile", 0.5, cimeter.BoundaryCommand)
-	test := burnt(t, &r, "test", 0.3, cimeter.BoundaryCommand)
-	if d := test.StartedAt.Sub(compile.StartedAt); d < 400*time.Millisecond {
-		t.Errorf("the second step begins %v after the first: want it when the entry point lets it go", d)
-	}
-	if w := stageOf(&r, cimeter.StageWaiting, 1); w == nil || !w.Alongside || w.Usage.CPUSeconds.Total.Value > 0.2 {
-		t.Errorf("waiting %+v in %q", w, stageNames(&r))
-	}
-	if r.Project != "ci/release" || r.Name != "build" || r.Attempt != 1 || r.Pipeline != "release-1" {
-		t.Errorf("identity %+v", r.Build)
+	return func() {
+		r := a.await(cimeter.BuildKey("tekton", "local", "ci", "release-build", p.UID))
+		checkComplete(t, &r)
+		checkPods(t, &r, used, 0.95)
+		compile := burnt(t, &r, "compile", 0.5, cimeter.BoundaryCommand)
+		test := burnt(t, &r, "test", 0.3, cimeter.BoundaryCommand)
+		if d := test.StartedAt.Sub(compile.StartedAt); d < 400*time.Millisecond {
+			t.Errorf("the second step begins %v after the first: want it when the entry point lets it go", d)
+		}
+		if w := stageOf(&r, cimeter.StageWaiting, 1); w == nil || !w.Alongside || w.Usage.CPUSeconds.Total.Value > 0.2 {
+			t.Errorf("waiting %+v in %q", w, stageNames(&r))
+		}
+		if r.Project != "ci/release" || r.Name != "build" || r.Attempt != 1 || r.Pipeline != "release-1" {
+			t.Errorf("identity %+v", r.Build)
+		}
 	}
 }
 
 // podsOfBuildkite plays a job of the agent stack, and beside it a pod that says it
 // is of the same job.
-func podsOfBuildkite(t *testing.T, n *node) {
+func podsOfBuildkite(t *testing.T, n *node, a *agent) (check func()) {
 	const job, agent = "0190c0de-1111-4222-8333-444455556666", "/workspace/buildkite-agent"
-	a := startAgent(t, n, systemsConfig)
 	spec := testdocker.PodSpec{
 		Name: "buildkite-" + job, Namespace: "ci", UID: "7b000000-0000-4000-8000-000000000001", Class: "burstable",
 		Labels: map[string]string{"buildkite.com/job-uuid": job},
@@ -136,7 +149,7 @@ func podsOfBuildkite(t *testing.T, n *node) {
 	command.Env["BUILDKITE_LABEL"], command.Env["BUILDKITE_AGENT_ACCESS_TOKEN"] = "unit tests", "not-to-be-read"
 	ids := n.begin(t, p, n.held("agent", agent, []string{"start"}, "await=/truth/go-buildkite", "sleep=0.5"), command)
 	a.eventually("the build runs", func() error {
-		if a.metric("cimeter_builds_running") < 1 {
+		if a.metric("cimeter_builds_running", `ci="buildkite"`) < 1 {
 			return context.DeadlineExceeded
 		}
 		return nil
@@ -150,21 +163,22 @@ func podsOfBuildkite(t *testing.T, n *node) {
 	n.end(t, ids)
 	used := remove(t, p)
 	remove(t, forged)
-	r := a.await(cimeter.BuildKey("buildkite", "buildkite.com", "acme/shop-web", "17", job))
-	checkPods(t, &r, used, 0.9)
-	burnt(t, &r, "command", 0.4, cimeter.BoundaryCommand)
-	if r.Name != "unit tests" || r.Number != "17" || r.Ref != "main" {
-		t.Errorf("identity %+v", r.Build)
-	}
-	if !slices.ContainsFunc(r.Verdicts, func(v cimeter.Verdict) bool { return v.Kind == "disputed" }) {
-		t.Errorf("verdicts %+v: want one that another pod claims the build", r.Verdicts)
+	return func() {
+		r := a.await(cimeter.BuildKey("buildkite", "buildkite.com", "acme/shop-web", "17", job))
+		checkPods(t, &r, used, 0.9)
+		burnt(t, &r, "command", 0.4, cimeter.BoundaryCommand)
+		if r.Name != "unit tests" || r.Number != "17" || r.Ref != "main" {
+			t.Errorf("identity %+v", r.Build)
+		}
+		if !slices.ContainsFunc(r.Verdicts, func(v cimeter.Verdict) bool { return v.Kind == "disputed" }) {
+			t.Errorf("verdicts %+v: want one that another pod claims the build", r.Verdicts)
+		}
 	}
 }
 
 // podsOfWorkflow plays two steps of a workflow of Woodpecker's, a pod each: only
 // their variables tell the pipeline.
-func podsOfWorkflow(t *testing.T, n *node) {
-	a := startAgent(t, n, systemsConfig)
+func podsOfWorkflow(t *testing.T, n *node, a *agent) (check func()) {
 	var pods []*testdocker.Pod
 	for i, step := range []string{"build", "test"} {
 		name := "wp-01234567-89ab-cdef-0123-45678900000" + string(rune('0'+i))
@@ -183,21 +197,22 @@ func podsOfWorkflow(t *testing.T, n *node) {
 		pods = append(pods, p)
 	}
 	used := remove(t, pods...)
-	r := a.await(cimeter.BuildKey("woodpecker", "ci.example.com", "acme/shop", "17", "linux"))
-	checkComplete(t, &r)
-	checkPods(t, &r, used, 0.95)
-	for _, step := range []string{"build", "test"} {
-		burnt(t, &r, step, 0.3, cimeter.BoundaryContainer)
-	}
-	if r.Project != "acme/shop" || r.Ref != "main" || len(r.Verdicts) > 0 && r.Verdicts[0].Kind == "disputed" {
-		t.Errorf("identity %+v, verdicts %+v", r.Build, r.Verdicts)
+	return func() {
+		r := a.await(cimeter.BuildKey("woodpecker", "ci.example.com", "acme/shop", "17", "linux"))
+		checkComplete(t, &r)
+		checkPods(t, &r, used, 0.95)
+		for _, step := range []string{"build", "test"} {
+			burnt(t, &r, step, 0.3, cimeter.BoundaryContainer)
+		}
+		if r.Project != "acme/shop" || r.Ref != "main" || len(r.Verdicts) > 0 && r.Verdicts[0].Kind == "disputed" {
+			t.Errorf("identity %+v, verdicts %+v", r.Build, r.Verdicts)
+		}
 	}
 }
 
 // podsOfJenkins plays a pipeline that has two pods at once: each has a record, the
 // first that of the build.
-func podsOfJenkins(t *testing.T, n *node) {
-	a := startAgent(t, n, systemsConfig)
+func podsOfJenkins(t *testing.T, n *node, a *agent) (check func()) {
 	var pods []*testdocker.Pod
 	var ids []string
 	for i, container := range []string{"maven", "node"} {
@@ -212,23 +227,24 @@ func podsOfJenkins(t *testing.T, n *node) {
 		ids = append(ids, n.begin(t, p, n.spec("jnlp", "sleep=0.5"), n.spec(container, "cpu=0.3"))...)
 	}
 	n.end(t, ids)
-	key := cimeter.BuildKey("jenkins", "jenkins.example.com", "team/app", "17")
-	for i, k := range []string{key, key + "/team-app-17-node"} {
-		used := remove(t, pods[i])
-		r := a.await(k)
-		checkPods(t, &r, used, 0.9)
-		burnt(t, &r, []string{"maven", "node"}[i], 0.3, cimeter.BoundaryContainer)
-		if r.Number != "17" || r.Project != "team/app" {
-			t.Errorf("identity %+v", r.Build)
+	used := []spent{remove(t, pods[0]), remove(t, pods[1])}
+	return func() {
+		key := cimeter.BuildKey("jenkins", "jenkins.example.com", "team/app", "17")
+		for i, k := range []string{key, key + "/team-app-17-node"} {
+			r := a.await(k)
+			checkPods(t, &r, used[i], 0.9)
+			burnt(t, &r, []string{"maven", "node"}[i], 0.3, cimeter.BoundaryContainer)
+			if r.Number != "17" || r.Project != "team/app" {
+				t.Errorf("identity %+v", r.Build)
+			}
 		}
 	}
 }
 
 // podOfRunner plays a runner of Actions Runner Controller that waits for a job and
 // then has one, without the API server.
-func podOfRunner(t *testing.T, n *node) {
+func podOfRunner(t *testing.T, n *node, a *agent) (check func()) {
 	const listener, worker = "/home/runner/bin/Runner.Listener", "/home/runner/bin/Runner.Worker"
-	a := startAgent(t, n, systemsConfig)
 	p := runPod(t, n, testdocker.PodSpec{
 		Name: "linux-abcde-runner-x7k2p", Namespace: "arc", UID: "7e000000-0000-4000-8000-000000000001",
 		Labels: map[string]string{"actions-ephemeral-runner": "True", "actions.github.com/scale-set-name": "linux"},
@@ -237,7 +253,7 @@ func podOfRunner(t *testing.T, n *node) {
 	s.Cmd = []string{"/bin/sh", "-c", listener + " run -- await=/truth/go-runner; " + worker + " spawnclient 1 2 -- cpu=0.5; " + listener + " run -- sleep=1"}
 	ids := n.begin(t, p, s)
 	a.eventually("the build runs", func() error {
-		if a.metric("cimeter_builds_running") < 1 {
+		if a.metric("cimeter_builds_running", `ci="github"`) < 1 {
 			return context.DeadlineExceeded
 		}
 		return nil
@@ -245,8 +261,10 @@ func podOfRunner(t *testing.T, n *node) {
 	n.letGo(t, "runner")
 	n.end(t, ids)
 	used := remove(t, p)
-	r := a.await(cimeter.BuildKey("github", "local", "arc", p.Name))
-	checkComplete(t, &r)
-	checkPods(t, &r, used, 0.9)
-	burnt(t, &r, "job", 0.5, cimeter.BoundaryCommand)
+	return func() {
+		r := a.await(cimeter.BuildKey("github", "local", "arc", p.Name))
+		checkComplete(t, &r)
+		checkPods(t, &r, used, 0.9)
+		burnt(t, &r, "job", 0.5, cimeter.BoundaryCommand)
+	}
 }

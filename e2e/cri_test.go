@@ -126,11 +126,7 @@ func TestCRI(t *testing.T) {
 	}{
 		{"ShortLived", podsShortLived},
 		{"GitLab", podOfGitLab},
-		{"Tekton", podOfTekton},
-		{"Buildkite", podsOfBuildkite},
-		{"Woodpecker", podsOfWorkflow},
-		{"Jenkins", podsOfJenkins},
-		{"ActionsRunnerController", podOfRunner},
+		{"Systems", podsOfSystems},
 		{"AgentAway", podAgentAway},
 		{"RuntimeAway", podRuntimeAway},
 	} {
