@@ -64,10 +64,14 @@ func usedCPU(r *cimeter.Record) string {
 	if r.Usage.CPUCores == nil {
 		return s
 	}
-	if limit, ok := cpuLimit(r); ok {
-		return fmt.Sprintf("%s (%.2f of %s cores)", s, r.Usage.CPUCores.Avg, short(limit))
+	requested := ""
+	if r.Limits != nil && r.Limits.Requested.CPUCores.Known {
+		requested = ", requested " + short(r.Limits.Requested.CPUCores.Value)
 	}
-	return fmt.Sprintf("%s (%.2f cores)", s, r.Usage.CPUCores.Avg)
+	if limit, ok := cpuLimit(r); ok {
+		return fmt.Sprintf("%s (%.2f of %s cores%s)", s, r.Usage.CPUCores.Avg, short(limit), requested)
+	}
+	return fmt.Sprintf("%s (%.2f cores%s)", s, r.Usage.CPUCores.Avg, requested)
 }
 
 func usedMemory(r *cimeter.Record) string {
