@@ -48,7 +48,7 @@ func newPodman(t *testing.T) podman {
 	_, port, _ := strings.Cut(l.Addr().String(), ":")
 	m.sink = d.Gateway() + ":" + port
 	go serveSink(l)
-	exit, err := m.Run(t.Context(), testdocker.Spec{Name: "warm", Cmd: []string{"sh", "-c", "cat /usr/bin/* /entrypoint /bin/busybox >/dev/null"}})
+	exit, err := m.Run(t.Context(), testdocker.Spec{Name: "warm", CgroupParent: d.CgroupParent(), Cmd: []string{"sh", "-c", "cat /usr/bin/* /entrypoint /bin/busybox >/dev/null"}})
 	if err != nil || exit.Code != 0 {
 		t.Fatalf("warming up: exit %d: %s: %v", exit.Code, exit.Output, err)
 	}

@@ -20,6 +20,9 @@ const (
 	// settleFor is how long after its birth a container is looked at for what
 	// is still unknown: its network, its stage.
 	settleFor = 10 * time.Second
+	// networkFor is how long a process that runs may wait for its network: on a busy
+	// machine a runtime takes its time. networkLook is the pace of that.
+	networkFor, networkLook = time.Minute, time.Second
 	// lastRead is how long after the last process's end the counters are read
 	// for good: the exit is still being charged for a moment, and the runtime
 	// needs 10 ms at least to remove the cgroup.
@@ -192,6 +195,8 @@ func (m *meter) lookAt(l *live, now time.Time) {
 	switch {
 	case l.inside && l.pidfd >= 0:
 		l.look = m.nextTurn(l, now)
+	case !settled && age > settleFor && age < networkFor && l.pidfd >= 0 && !l.netDone && !undecided:
+		l.look = now.Add(networkLook)
 	case settled || age > settleFor:
 		if !l.netDone { // it never came to have a network
 			l.netDone = true
