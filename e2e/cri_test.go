@@ -263,6 +263,10 @@ func podOfGitLab(t *testing.T, n *node) {
 	if r.Project != "group/app" || r.Number != "4711" || r.Name != "build" || r.Runner.ShortToken != "zx8k2mqpl" {
 		t.Errorf("identity %+v, want that of job 4711 of group/app", r.Build)
 	}
+	over := 0.25 // what starting its programs takes, and till the beginning is found by looking
+	if slow {
+		over = 2
+	}
 	for stage, burnt := range map[string]float64{"get_sources": 0.4, "step_script": 0.6} {
 		got := 0.0
 		for _, s := range r.Stages { // the runtime's own process may look like work, and so like a first attempt
@@ -270,7 +274,7 @@ func podOfGitLab(t *testing.T, n *node) {
 				got += s.Usage.CPUSeconds.Total.Value
 			}
 		}
-		if got < 0.97*burnt || got > burnt+0.25 {
+		if got < 0.9*burnt || got > burnt+over {
 			t.Errorf("stage %s: CPU %.3f s, want the %.1f s that its script burns", stage, got, burnt)
 		}
 	}

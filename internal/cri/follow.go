@@ -35,7 +35,8 @@ func (c *Client) Noticed(id string, running bool) {
 // made: it is asked again until it says what was noticed.
 const (
 	firstAgain = 10 * time.Millisecond
-	maxAsked   = 9 // the last time 2.5 s after the first
+	lastAgain  = 320 * time.Millisecond // a runner may remove what has ended soon
+	maxAsked   = 20                     // within five seconds
 )
 
 // open is a container that the runtime does not yet say of what was noticed.
@@ -191,7 +192,7 @@ func (f *follower) look(ctx context.Context, n noticed) error {
 		f.destroyed(n.id, s, time.Now())
 		done = true
 	}
-	o.next = time.Now().Add(firstAgain << o.asked)
+	o.next = time.Now().Add(min(firstAgain<<o.asked, lastAgain))
 	if o.asked++; done || o.asked >= maxAsked {
 		delete(f.open, n.id)
 	}
