@@ -234,6 +234,7 @@ func (m *meter) settleIdentity(k *known, err error, now time.Time) {
 	switch {
 	case mine && identity.Later:
 		k.stand, k.identity = nothing, identity // asked again
+		m.waitLater(k, now)
 	case mine:
 		k.stand, k.identity = ours, identity
 		k.bind(m, now)

@@ -11,6 +11,13 @@ func (k *known) patience() time.Duration {
 	return 10 * askAfter
 }
 
+// waitLater forgets what a container has spent whose runner still waits for a build.
+func (m *meter) waitLater(k *known, now time.Time) {
+	for _, s := range k.segments {
+		m.ledger.Restart(s, now)
+	}
+}
+
 // askLast asks once more whose a container was that ended before that was known.
 func (m *meter) askLast(k *known, now time.Time) {
 	if k.stand == nothing && k.identity.Later && len(m.engines) > 0 {
