@@ -232,6 +232,10 @@ func (f *Forest) Exit(pid, parent, code int, at time.Duration) bool {
 		delete(f.foreign, pid)
 		return false
 	}
+	first := !n.runner && n.family.Root == pid && at != 0
+	if first {
+		n.family.Code, n.family.Coded = code, true
+	}
 	waits := f.parentOf(n, parent)
 	readable := f.clock(n)
 	if readable && (n.kids || n.threads > 1 || waits == nil) {
@@ -249,8 +253,7 @@ func (f *Forest) Exit(pid, parent, code int, at time.Duration) bool {
 		f.stats.Gone++
 		f.again(waits)
 	}
-	if !n.runner && n.family.Root == pid && at != 0 {
-		n.family.Code, n.family.Coded = code, true
+	if first {
 		n.family.unread = !readable && n.family.parent != nil
 	}
 	f.settle(n, waits, at)

@@ -31,6 +31,7 @@ const meetEvery = 64
 type newcomer struct {
 	pid, parent int
 	start       uint64
+	threads     int
 	kind        RunnerKind
 }
 
@@ -141,7 +142,7 @@ func (f *Forest) meetAll() {
 			}
 			f.settle(n, f.parentOf(n, 0), 0)
 		}
-		c.parent, c.start, c.kind = a.parent, a.start, f.opts.Runner(a.comm)
+		c.parent, c.start, c.threads, c.kind = a.parent, a.start, a.threads, f.opts.Runner(a.comm)
 		kept = append(kept, c)
 	}
 	f.fresh = kept
@@ -206,7 +207,7 @@ func (f *Forest) take(p *treeNode, c newcomer) {
 	if n == nil {
 		return
 	}
-	n.start = c.start
+	n.start, n.threads = c.start, c.threads
 	if n.family.Root == c.pid {
 		n.family.Start = c.start
 	}

@@ -62,7 +62,7 @@ func (f *Forest) walk(n *treeNode) (found bool) {
 		if _, ok := f.foreign[c.pid]; ok {
 			continue
 		}
-		c.start = a.start
+		c.start, c.threads = a.start, a.threads
 		f.take(n, c)
 		f.walked = append(f.walked, c.pid)
 	}
