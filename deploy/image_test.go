@@ -83,8 +83,9 @@ func TestImage(t *testing.T) {
 			t.Errorf("status has no line %s:\n%s", want, status)
 		}
 	}
-	key := playJob(t, d, 4712)
 	p := &confinedProcess{client: web(d), address: address}
+	eventually(t, "the agent is ready", p.ready)
+	key := playJob(t, d, 4712)
 	var record struct {
 		Usage struct {
 			CPU struct{ Total float64 } `json:"cpu_seconds"`

@@ -89,6 +89,7 @@ func TestAgentUnit(t *testing.T) {
 
 	p := start(t, c, d, r, "--docker", "unix://"+at)
 	p.confined(t, parseUnit(t, r.Unit.Text))
+	eventually(t, "the agent is ready", p.ready)
 	key := playJob(t, d, 4711)
 	var record struct {
 		Usage struct {
@@ -204,6 +205,19 @@ func (p *confinedProcess) log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lines.String()
+}
+
+// ready returns an error before the agent meters.
+func (p *confinedProcess) ready() error {
+	resp, err := p.client.Get("http://" + p.address + "/readyz")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET /readyz: %s", resp.Status)
+	}
+	return nil
 }
 
 func (p *confinedProcess) getJSON(path string, v any) error {
