@@ -14,7 +14,7 @@ The agent watches the containers that CI runners start on this machine, reads th
   /api/v1/builds         finished builds, newest first
   /healthz, /readyz      for probes
 
-It asks Docker for events, the list, inspection and version, and changes nothing there.
+It asks container engines (--docker, --podman, --cri) for events, the list, inspection and version, and changes nothing there.
 
 SIGTERM and SIGINT end it: running builds are saved, at most 10 s; a second signal ends it at once.
 
