@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 )
 
 // podmanConfig has runc run containers in cgroups made by podman itself, within the
@@ -46,6 +47,7 @@ func StartPodman(tb testing.TB, opts Options) *Daemon {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(d.stopPodman)
+	d.strays = entries(tb)
 	if err := writeOwner(d.dir, d.parent, d.netns); err != nil {
 		tb.Fatal(err)
 	}
@@ -145,5 +147,47 @@ func (d *Daemon) stopPodman() {
 	}
 	if err := removeAll(d.dir, d.parent, d.netns); err != nil {
 		d.tb.Error(err)
+	}
+	removeStrays(d.tb, d.strays)
+}
+
+// cgroupRoot is where the hierarchies are mounted.
+const cgroupRoot = "/sys/fs/cgroup"
+
+// entries lists what lies where the hierarchies are mounted.
+func entries(tb testing.TB) map[string]bool {
+	tb.Helper()
+	all, err := os.ReadDir(cgroupRoot)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, e := range all {
+		names[e.Name()] = true
+	}
+	return names
+}
+
+// removeStrays removes the plain folders and links that podman makes there for
+// hierarchies of v1 that this machine does not have.
+func removeStrays(tb testing.TB, before map[string]bool) {
+	tb.Helper()
+	var fs unix.Statfs_t
+	if unix.Statfs(cgroupRoot, &fs) != nil || fs.Type != unix.TMPFS_MAGIC {
+		return // v2: what lies there are cgroups
+	}
+	var root, st syscall.Stat_t
+	if err := syscall.Lstat(cgroupRoot, &root); err != nil {
+		tb.Error(err)
+		return
+	}
+	for name := range entries(tb) {
+		path := filepath.Join(cgroupRoot, name)
+		if before[name] || syscall.Lstat(path, &st) != nil || st.Dev != root.Dev {
+			continue // a hierarchy is a file system of its own
+		}
+		if err := os.RemoveAll(path); err != nil {
+			tb.Error(err)
+		}
 	}
 }

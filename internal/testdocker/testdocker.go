@@ -52,7 +52,8 @@ type Daemon struct {
 	dir     string
 	parent  string
 	netns   string
-	gateway string // of its bridge; "" is that of dockerd
+	gateway string          // of its bridge; "" is that of dockerd
+	strays  map[string]bool // podman: what lay beside the hierarchies before
 	args    []string
 	client  *client.Client
 	cmd     *exec.Cmd
