@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cimeter/cimeter/internal/testtools"
 )
 
 // guestTime is what the guest's run is given: it is about six times slower
@@ -29,6 +31,7 @@ var guestTests = []struct{ dir, run, skip string }{
 	{"e2e", "^(TestAgentParts|TestAgentMovedBefore|TestAgentOOMGroup|TestAgentRunInside)$", "^$"},
 	{"e2e", "^TestAgentSlices$/^(ci|machine)", "^$"},
 	{"e2e", "^(TestClockSet|TestAgentMissedEnd|TestAgentLittleMemory|TestAgentStarved)$", "^$"},
+	{"e2e", "^TestCRI$/^(" + guestPods() + ")$", "^$"},
 	{"e2e", "^TestDocker$/^(" + guestBodies() + ")$", "^$"},
 }
 
@@ -85,12 +88,31 @@ func TestInGuest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := copyProgram(filepath.Join(bin, "crictl"), testtools.Path(t, testtools.Crictl)); err != nil {
+		t.Fatal(err)
+	}
 	out, err := runGuest(t.Context(), dir)
 	passed, failed := bytes.Count(out, []byte("--- PASS: ")), bytes.Count(out, []byte("--- FAIL: "))
 	t.Logf("in the guest %d tests passed, %d failed", passed, failed)
 	if err != nil || failed > 0 || passed == 0 {
 		t.Errorf("the guest's run: %v\n%s", err, out)
 	}
+}
+
+// guestPods are the bodies on a Kubernetes runtime that the guest runs.
+func guestPods() string {
+	if os.Getenv("CIMETER_TEST_GUEST") == "all" {
+		return "ShortLived|GitLab|AgentAway|RuntimeAway"
+	}
+	return "ShortLived"
+}
+
+func copyProgram(to, from string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o755)
 }
 
 // packTests puts the test program of a package and its data into a folder.
