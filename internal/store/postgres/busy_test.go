@@ -61,9 +61,15 @@ func TestBusy(t *testing.T) {
 		_, err := s.Put(ctx, puts)
 		ended <- err
 	}()
+	// By another connection: in a transaction pg_stat_activity stays as it was read first.
+	other, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.WithoutCancel(ctx))
 	waits := "SELECT count(*) FROM pg_stat_activity WHERE usename = '" + role + "' AND wait_event_type = 'Lock'"
 	for n := 0; n == 0; {
-		if err := admin.QueryRow(ctx, waits).Scan(&n); err != nil {
+		if err := other.QueryRow(ctx, waits).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -72,7 +78,9 @@ func TestBusy(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	exec(end)
+	if _, err := other.Exec(ctx, end); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-ended; !errors.Is(err, cimeter.ErrUnavailable) {
 		t.Errorf("Put whose backend was ended: %v; want it unavailable", err)
 	}
