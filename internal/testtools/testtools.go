@@ -52,6 +52,9 @@ const (
 	// watches.
 	Etcd          Tool = "etcd"
 	KubeAPIServer Tool = "kube-apiserver"
+	// CAdvisor is made of cAdvisor's own packages: the module proxy does not serve
+	// its program. A benchmark compares with it.
+	CAdvisor Tool = "cadvisor"
 	// Crictl makes pods as the kubelet does.
 	Crictl Tool = "crictl"
 	// CRIServer is a runtime made of the kubelet's own interface.
@@ -87,6 +90,8 @@ func recipes() map[Tool]recipe {
 		CRIServer: {pkg: "github.com/cimeter/cimeter/internal/testtools/criserver", module: "criserver", ldflags: "-s -w"},
 
 		Crictl: {pkg: "sigs.k8s.io/cri-tools/cmd/crictl", version: "v1.37.0", ldflags: "-s -w"},
+
+		CAdvisor: {pkg: "github.com/cimeter/cimeter/internal/testtools/cadvisor", module: "cadvisor", ldflags: "-s -w"},
 
 		Etcd: {pkg: "go.etcd.io/etcd/server/v3", module: "etcd", ldflags: "-s -w"},
 		KubeAPIServer: {pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "kube-apiserver", ldflags: "-s -w" +
