@@ -51,6 +51,7 @@ type meter struct {
 	rounds          int
 	gauges          gauges
 	stirred         time.Time // when a container last came, ended or went
+	restored        time.Time // when builds of an earlier life were taken up; zero once what is gone of them is given up
 	// unsettled are those of lives that something is still to be found out about.
 	unsettled []*live
 	// ended are those whose last process has just ended: their counters of CPU
@@ -108,15 +109,23 @@ func (m *meter) begin(now time.Time) {
 	if err := m.watch.Scan(func(e watch.Event) { m.appeared(e.Path, false) }); err != nil {
 		m.log.Error("cgroups not scanned", "err", err)
 	}
+	m.restored = now
 	if m.shells != nil {
 		m.shells.begin(now)
 		m.takeShells(now)
+	} else {
+		m.abandon()
 	}
 	m.stirred = time.Now()
-	m.ledger.Abandon(now)
 	m.log.Info("metering", "cgroups", m.host.Layout(), "containers", len(m.lives), "builds", m.ledger.Builds())
 	m.covered.startedUnix.Store(now.UnixNano())
 	m.started.Store(true)
+}
+
+// abandon gives up the segments of an earlier life that nothing has taken up.
+func (m *meter) abandon() {
+	m.ledger.Abandon(m.restored)
+	m.restored = time.Time{}
 }
 
 // loop meters until ctx ends.
@@ -237,6 +246,9 @@ func (m *meter) round(now time.Time) {
 		m.rescan(now)
 	}
 	m.takeShells(now)
+	if !m.restored.IsZero() && now.Sub(m.restored) >= resumeFor {
+		m.abandon()
+	}
 	machine := m.machineCPU()
 	m.ledger.Tick(now, machine)
 	for _, r := range m.ledger.Finish(now) {

@@ -111,13 +111,13 @@ func (s *shells) run(ctx context.Context) {
 		_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it has room for it
 	})
 	defer stop()
-	next := time.Now().Add(s.pace())
+	next := time.Now().Add(s.Agent.opts.Interval)
 	for ctx.Err() == nil {
 		now := time.Now()
 		if !now.Before(next) {
 			s.tick(now)
-			if next = next.Add(s.pace()); now.After(next) {
-				next = now.Add(s.pace())
+			if next = next.Add(s.Agent.opts.Interval); now.After(next) {
+				next = now.Add(s.Agent.opts.Interval)
 			}
 			continue
 		}
@@ -127,15 +127,6 @@ func (s *shells) run(ctx context.Context) {
 		}
 	}
 	s.tick(time.Now()) // what the meter reads last
-}
-
-// pace is the time between two ticks: without a runner there is nothing to do
-// but to look for one.
-func (s *shells) pace() time.Duration {
-	if s.conn == nil && s.forest.Runners() == 0 {
-		return max(idleScan, s.Agent.opts.Interval)
-	}
-	return s.Agent.opts.Interval
 }
 
 // wait waits at most d for events.

@@ -88,7 +88,7 @@ func (m *meter) eachShell(fn func(*shell)) {
 
 // openShell begins the segment of a family.
 func (m *meter) openShell(sh *shell, now time.Time) {
-	if sh.late && !m.started.Load() {
+	if sh.late && !m.restored.IsZero() {
 		sh.segment = m.ledger.Resume(sh.id, sh.start, now)
 	}
 	if sh.segment == nil {

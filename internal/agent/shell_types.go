@@ -42,6 +42,9 @@ type Processes struct {
 }
 
 const (
+	// resumeFor is how long after a start a build's processes are taken up again: whose
+	// they are may be told by the next of them only.
+	resumeFor = 5 * time.Second
 	// idleScan is the time between two looks for a runner while there is none: a
 	// look at 3,000 processes takes 10 to 30 ms. A runner that waits for builds counts.
 	idleScan = 30 * time.Second
