@@ -70,7 +70,7 @@ func (c *agentCmd) Run(e *env) error {
 		return errors.Join(err, listener.Close())
 	}
 	log.Info("listening", "address", listener.Addr().String())
-	releaseUnused(conf.Agent.ProcRoot, startTime)
+	releaseUnused(conf.Agent.ProcRoot)
 	return together(ctx, out.around(m.run), jobs, from.run, debugging, found.run(listener.Addr(), conf.Server.URL != "", true), func(ctx context.Context) error {
 		api := httpapi.New(httpapi.Options{
 			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts, from.served...), Ready: m.ready, Version: apiVersion(),

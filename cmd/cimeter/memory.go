@@ -24,6 +24,7 @@ func limitMemory(conf config.Config) {
 	}
 	if limit > 0 {
 		debug.SetMemoryLimit(limit)
+		debug.SetGCPercent(garbagePercent) // what is mapped of the program counts too
 	}
 }
 
@@ -58,36 +59,41 @@ func ownLimit(conf config.Agent) int64 {
 const (
 	// startTime is how long after its start a role is taken to be under way.
 	startTime = 5 * time.Second
-	// longestRelease is the longest time between two releases.
-	longestRelease = 10 * time.Minute
+	// releaseEvery is the time between two releases of the program's pages.
+	releaseEvery = 10 * time.Second
 	// garbagePercent is how much garbage there may be beside what is in use once
 	// a role is under way: little, for a small heap is collected at little cost.
 	garbagePercent = 30
 )
 
-// releaseUnused gives back what the process used once, after a time and then after
-// ever longer ones.
-func releaseUnused(procRoot string, after time.Duration) {
-	time.AfterFunc(after, func() {
+// releaseUnused gives back what only the start needed, and from then on the pages of
+// the program that something has mapped which does not happen all the time.
+func releaseUnused(procRoot string) {
+	time.AfterFunc(startTime, func() {
 		debug.SetGCPercent(garbagePercent)
 		debug.FreeOSMemory()
-		releaseProgram(procRoot)
-		releaseUnused(procRoot, min(2*after, longestRelease))
+		releaseOften(programPages(procRoot))
 	})
 }
 
-// releaseProgram gives back the pages of the program itself: packages'
-// initialisation and whatever happens once touch many, and metering few. The kernel
-// maps what is needed of them again from its page cache, sixteen at a time, so that
-// few faults make many pages.
-func releaseProgram(procRoot string) {
+func releaseOften(mapped []pages) {
+	releasePages(mapped)
+	time.AfterFunc(releaseEvery, func() { releaseOften(mapped) })
+}
+
+// pages are a part of the address space, in bytes.
+type pages struct{ from, size uintptr }
+
+// programPages returns where the program itself is mapped and only read: packages'
+// initialisation and whatever happens once touch many of its pages, metering few.
+func programPages(procRoot string) (mapped []pages) {
 	self, err := os.Executable()
 	if err != nil {
-		return
+		return nil
 	}
 	f, err := os.Open(filepath.Join(procRoot, "self", "maps"))
 	if err != nil {
-		return
+		return nil
 	}
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
@@ -99,9 +105,17 @@ func releaseProgram(procRoot string) {
 		from, to, _ := strings.Cut(l[0], "-")
 		a, err1 := strconv.ParseUint(from, 16, 64)
 		b, err2 := strconv.ParseUint(to, 16, 64)
-		if err1 != nil || err2 != nil || b <= a {
-			continue
+		if err1 == nil && err2 == nil && b > a {
+			mapped = append(mapped, pages{uintptr(a), uintptr(b - a)})
 		}
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(a), uintptr(b-a), unix.MADV_DONTNEED) // refused: nothing is gained
+	}
+	return mapped
+}
+
+// releasePages gives pages back. The kernel maps what is needed of them again from
+// its page cache, sixteen at a time, so that few faults make many pages.
+func releasePages(mapped []pages) {
+	for _, p := range mapped {
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, p.from, p.size, unix.MADV_DONTNEED) // refused: nothing is gained
 	}
 }

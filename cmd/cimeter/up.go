@@ -89,7 +89,7 @@ func (c *upCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	releaseUnused(conf.Agent.ProcRoot, startTime)
+	releaseUnused(conf.Agent.ProcRoot)
 	metering := func(ctx context.Context) error { return together(ctx, role.Run, m.run) }
 	return together(ctx, append(front.parts, out.around(metering), jobs, from.run, found.run(front.listener.Addr(), true, false))...)
 }
