@@ -34,6 +34,7 @@ func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a docker daemon is not for -short")
 	}
+	t.Parallel() // see TestInGuest
 	// Go is not Debian's: its folder, its caches and a copy of the checkout are this
 	// machine's.
 	var binds []string
