@@ -119,11 +119,12 @@ func (f *fresh) shellBuild(t *testing.T) {
 	f.sh(check)
 	f.eventually("the agent is ready", func() error { return f.command("curl -sf http://127.0.0.1:9808/readyz").Run() })
 	job := &gitlabJob{ID: 4503, Project: "group/shell", Name: "test"}
-	script := "#!/bin/sh\nsh <<'EOF'\nexport"
+	// A runner is there long before its job. The agent looks once in thirty seconds
+	// for one, and each second then.
+	script := "#!/bin/sh\nsleep 31\nsh <<'EOF'\nexport"
 	for _, v := range job.env() {
 		script += " '" + v + "'"
 	}
-	// The agent looks once in five seconds for a runner, and each second then.
 	f.write("/root/gitlab-runner", script+"\nsh -c 'until [ $(cut -d. -f1 /proc/uptime) -ge '$(($(cut -d. -f1 /proc/uptime) + 9))' ]; do :; done'\nEOF\n")
 	f.sh("chmod 755 /root /root/gitlab-runner && setpriv --reuid=65534 --regid=65534 --clear-groups /root/gitlab-runner")
 	f.built(job.Project)
