@@ -87,7 +87,7 @@ func TestDocuments_metrics(t *testing.T) {
 			known[m.Name+"_bucket"], known[m.Name+"_sum"], known[m.Name+"_count"] = true, true, true
 		}
 	}
-	for _, name := range []string{"troubleshooting.md", "security.md"} {
+	for _, name := range []string{"troubleshooting.md", "security.md", "comparison.md"} {
 		for _, m := range metricName.FindAllString(string(document(t, name)), -1) {
 			if !known[m] && !strings.HasPrefix(m, "cimeter_agent_\n") {
 				t.Errorf("%s names %s, which there is none of", name, m)
