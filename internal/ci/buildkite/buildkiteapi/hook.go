@@ -1,8 +1,6 @@
 package buildkiteapi
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -36,9 +34,7 @@ func (h Hook) Verify(header http.Header, body []byte, now time.Time) error {
 	}
 	signature := header.Get("X-Buildkite-Signature")
 	if signature == "" {
-		// As hashes: those of any two texts are of one length.
-		got, want := sha256.Sum256([]byte(header.Get("X-Buildkite-Token"))), sha256.Sum256([]byte(secret))
-		if !hmac.Equal(got[:], want[:]) {
+		if !ask.Same(header.Get("X-Buildkite-Token"), secret) {
 			return ask.Refuse(buildkite.CI, "no signature, and the token is another")
 		}
 		return nil
