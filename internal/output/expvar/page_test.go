@@ -69,11 +69,11 @@ func TestPage_memstats(t *testing.T) {
 // The queue as the founders of the request drew it; what is not known is absent.
 func TestPage_queue(t *testing.T) {
 	q := expvar.Queue{
-		Length: cimeter.Some(0), Workers: cimeter.Some(2), Waiting: cimeter.Some(1), Working: cimeter.Some(1),
+		Length: cimeter.Some(4), Workers: cimeter.Some(7), Waiting: cimeter.Some(5), Working: cimeter.Some(2),
 		Builds: []expvar.Build{{Repo: "octocat/hello\"world", Branch: "main", Commit: "7e4d"}, {Repo: "a/b"}},
 	}
 	for want, q := range map[string]expvar.Queue{
-		`"queue":{"queueLen":0,"workerCount":2,"workerWaiting":1,"workerWorking":1,` +
+		`"queue":{"queueLen":4,"workerCount":7,"workerWaiting":5,"workerWorking":2,` +
 			`"worker0":{"repo":"octocat/hello\"world","branch":"main","commit":"7e4d"},"worker1":{"repo":"a/b"}}`: q,
 		`"queue":{}`: {},
 	} {
