@@ -106,6 +106,7 @@ func (s *Store) pool(ctx context.Context, size int, parameters map[string]string
 		return nil, fmt.Errorf("the database's URL cannot be read: want postgres://user@host/database: %w", cimeter.ErrInvalid)
 	}
 	c.MaxConns = int32(size)
+	c.ShouldPing = ask
 	for k, v := range parameters {
 		c.ConnConfig.RuntimeParams[k] = v
 	}
