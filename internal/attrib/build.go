@@ -11,7 +11,7 @@ import (
 type build struct {
 	BuildState
 	parts    []*part
-	open     map[*Segment]struct{}
+	open     []*Segment
 	stager   Stager
 	cell     *tally.Build
 	restored []*SegmentState // segments of a checkpoint that nobody has resumed
@@ -85,7 +85,7 @@ func (b *build) gap(g cimeter.Gap) {
 func (b *build) tick(t time.Time, paused bool) {
 	// Levels of a build are the sums over its open segments, now.
 	var now [numLevels]cimeter.Opt[uint64]
-	for s := range b.open {
+	for _, s := range b.open {
 		for l, v := range s.part.Account.Now {
 			if v.Known {
 				now[l] = cimeter.Some(now[l].Value + v.Value)

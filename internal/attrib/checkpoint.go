@@ -43,7 +43,7 @@ func (l *Ledger) Checkpoint(key string) (*Snapshot, error) {
 	for _, p := range b.parts {
 		c.Parts = append(c.Parts, p.PartState)
 	}
-	for s := range b.open {
+	for _, s := range b.open {
 		c.Segments = append(c.Segments, s.data)
 	}
 	for _, s := range b.restored {
@@ -73,7 +73,7 @@ func (l *Ledger) Restore(state []byte, t time.Time) error {
 			return fmt.Errorf("restore build %s: segment of part %d, want 0 to %d: %w", key, s.Part, len(c.Parts)-1, cimeter.ErrInvalid)
 		}
 	}
-	b := &build{BuildState: c.Build, open: make(map[*Segment]struct{})}
+	b := &build{BuildState: c.Build}
 	if b.Containers == nil {
 		b.Containers = make(map[string]bool)
 	}
@@ -134,7 +134,7 @@ func (l *Ledger) Resume(container string, inode uint64, t time.Time) *Segment {
 				p.share = p.cell.Share()
 			}
 			s := &Segment{data: *d, build: b, part: p, resumed: true}
-			b.open[s] = struct{}{}
+			b.open = append(b.open, s)
 			return s
 		}
 	}

@@ -330,7 +330,7 @@ func mebibytes(b uint64) string {
 // the ledger, for a checkpoint.
 func (l *Ledger) Drain(t time.Time) {
 	for _, b := range l.builds {
-		for s := range b.open {
+		for _, s := range b.open {
 			s.part.tick(t, false)
 		}
 		b.tick(t, false)

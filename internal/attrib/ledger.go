@@ -2,6 +2,7 @@ package attrib
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -160,7 +161,6 @@ func (l *Ledger) begin(t time.Time, id cimeter.Identity) *build {
 			Tracer:     Tracer{StepSeconds: l.opts.Interval.Seconds()},
 			Containers: make(map[string]bool),
 		},
-		open: make(map[*Segment]struct{}),
 	}
 	b.Build.Machine = l.opts.Machine
 	l.equip(b)
@@ -195,7 +195,7 @@ func (l *Ledger) adopt(b *build, s *Segment, t time.Time, container string, id c
 		b.Started = s.data.Started
 	}
 	if s.data.Ended.IsZero() {
-		b.open[s] = struct{}{}
+		b.open = append(b.open, s)
 	} else if s.data.Ended.After(b.Ended) {
 		b.Ended = s.data.Ended
 	}
@@ -246,7 +246,7 @@ func (l *Ledger) Close(s *Segment, t time.Time, exit cimeter.Opt[int]) {
 	s.part.Exit = exit
 	s.part.end(t)
 	if b := s.build; b != nil {
-		delete(b.open, s)
+		b.open = slices.DeleteFunc(b.open, func(o *Segment) bool { return o == s })
 		if t.After(b.Ended) {
 			b.Ended = t
 		}
@@ -322,7 +322,7 @@ func (l *Ledger) Tick(t time.Time, machineCPU cimeter.Opt[uint64]) {
 		if paused {
 			b.gap(cimeter.Gap{From: b.Ticked, To: t, Reason: cimeter.GapLongInterval})
 		}
-		for s := range b.open {
+		for _, s := range b.open {
 			s.part.tick(t, paused)
 		}
 		b.tick(t, paused)

@@ -21,9 +21,8 @@ type Handle struct {
 	peer      int32  // the uplink's index inside; 0 when not known
 	fd        int    // of net/dev inside, which keeps the namespace alive; -1 when closed
 
-	located bool         // its end on our side was looked for
-	index   atomic.Int32 // of that end; 0 when there is none
-	news    bool         // a refresh has read it since the last Read
+	index atomic.Int32 // of the uplink's end on our side; 0 when there is none
+	news  bool         // a refresh has read it since the last Read
 
 	receive, transmit uint64 // bytes, as the container sees them
 	gone              bool
@@ -81,7 +80,7 @@ func (h *Handle) fetch() error {
 		return fmt.Errorf("read network device %s: %w", h.name, err)
 	}
 	if !ok {
-		h.gone = true
+		h.gone, h.r.left = true, true
 		return h.errGone()
 	}
 	h.set(receive, transmit)
@@ -117,7 +116,7 @@ func (h *Handle) release() {
 	if h.closed {
 		return
 	}
-	h.closed = true
+	h.closed, h.r.left = true, true
 	unix.Close(h.fd)
 	h.fd = -1
 	if h.r.byKey[h.key] == h {

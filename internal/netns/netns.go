@@ -74,7 +74,9 @@ type Reader struct {
 	// mu guards the handles and buf. It is never held over a netlink request.
 	mu    sync.Mutex
 	byKey map[uint64]*Handle
-	buf   []byte // scratch for proc files
+	fresh []*Handle // whose ends on our side were not looked for
+	left  bool      // some handles closed or lost their uplink since a refresh
+	buf   []byte    // scratch for proc files
 
 	// socket is held by Refresh and guards what follows. It is taken before mu.
 	socket  sync.Mutex
@@ -175,6 +177,7 @@ func (r *Reader) attach(pid int) (*Handle, error) {
 		return nil, err
 	}
 	r.byKey[key] = h
+	r.fresh = append(r.fresh, h)
 	return h, nil
 }
 

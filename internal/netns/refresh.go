@@ -3,6 +3,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,16 +38,16 @@ func (r *Reader) Refresh() error {
 func (r *Reader) locateAll() error {
 	r.mu.Lock()
 	r.waiting = r.waiting[:0]
-	for _, h := range r.byKey {
-		if !h.located {
-			h.located = true
+	for _, h := range r.fresh {
+		if !h.closed {
 			r.waiting = append(r.waiting, h)
 		}
 	}
-	for index, h := range r.byIndex {
-		if h.closed || h.gone {
-			delete(r.byIndex, index)
-		}
+	clear(r.fresh)
+	r.fresh = r.fresh[:0]
+	if r.left {
+		r.left = false
+		maps.DeleteFunc(r.byIndex, func(_ int32, h *Handle) bool { return h.closed || h.gone })
 	}
 	r.mu.Unlock()
 
