@@ -39,7 +39,7 @@ func (s pageSource) Past(ctx context.Context, machine string, since time.Time) (
 	for i := range points {
 		p := &points[i]
 		moments = append(moments, web.Moment{At: p.At, Builds: float64(p.Builds), Other: float64(p.Other), Cimeter: float64(p.Cimeter), Coverage: float64(p.Coverage),
-			MemoryUsed: math.NaN(), Disk: math.NaN(), Net: math.NaN(), Pressure: math.NaN()})
+			MemoryUsed: float64(p.Memory), Disk: float64(p.IO), Net: float64(p.Network), Pressure: float64(p.Pressure)})
 	}
 	return moments, nil
 }

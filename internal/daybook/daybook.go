@@ -101,17 +101,22 @@ func (k *Keeper) keep(ctx context.Context, end time.Time) error {
 // pointOf is the mean of a machine's history within the step that ends at end; false:
 // nothing was heard of it.
 func pointOf(a *httpapi.Agent, end time.Time) (p store.MachinePoint, ok bool) {
-	var builds, other, own mean
+	var builds, other, own, memory, io, network, pressure mean
 	for i := range a.History {
 		h := &a.History[i]
 		if at := time.Unix(h.At, 0); at.After(end.Add(-Step)) && !at.After(end) {
 			builds.add(h.Builds)
 			other.add(h.Other)
 			own.add(h.Cimeter)
+			memory.add(h.MemoryUsed)
+			io.add(h.IO)
+			network.add(h.Network)
+			pressure.add(h.Pressure)
 			ok = true
 		}
 	}
-	p = store.MachinePoint{Machine: a.Machine, At: end, Builds: builds.value(), Other: other.value(), Cimeter: own.value(), Coverage: float32(math.NaN())}
+	p = store.MachinePoint{Machine: a.Machine, At: end, Builds: builds.value(), Other: other.value(), Cimeter: own.value(), Coverage: float32(math.NaN()),
+		Memory: memory.value(), IO: io.value(), Network: network.value(), Pressure: pressure.value()}
 	if a.Host != nil && a.Host.Coverage.Known {
 		p.Coverage = float32(a.Host.Coverage.Value)
 	}

@@ -29,7 +29,7 @@ func (m *memory) PutMachinePoints(_ context.Context, points []store.MachinePoint
 		return m.fail
 	}
 	for _, p := range points {
-		m.points = append(m.points, fmt.Sprintf("%s %s %g %g %g %.3g", p.Machine, p.At.UTC().Format("15:04"), p.Builds, p.Other, p.Cimeter, p.Coverage))
+		m.points = append(m.points, fmt.Sprintf("%s %s %g %g %g %.3g %g %g %g %g", p.Machine, p.At.UTC().Format("15:04"), p.Builds, p.Other, p.Cimeter, p.Coverage, p.Memory, p.IO, p.Network, p.Pressure))
 	}
 	m.most, m.upTo = max(m.most, len(points)), upTo
 	return nil
@@ -42,7 +42,7 @@ func TestRun(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2000, 1, 1, 12, 5, 0, 0, time.UTC)))
 		kept, nan := &memory{}, float32(math.NaN())
 		point := func(minute int, builds float32) httpapi.HostPoint {
-			return httpapi.HostPoint{At: time.Date(2000, 1, 1, 12, minute, 0, 0, time.UTC).Unix(), Builds: builds, Other: 1, Cimeter: nan}
+			return httpapi.HostPoint{At: time.Date(2000, 1, 1, 12, minute, 0, 0, time.UTC).Unix(), Builds: builds, Other: 1, Cimeter: nan, MemoryUsed: 10 * builds, IO: 100 * builds, Network: nan, Pressure: builds / 4}
 		}
 		agents := []httpapi.Agent{
 			{Heartbeat: wire.Heartbeat{Machine: "ci-1", Host: &wire.Host{Coverage: cimeter.Some(0.975)}}, History: []httpapi.HostPoint{point(0, 100), point(1, 1), point(2, nan), point(10, 3), point(11, 100)}},
@@ -56,7 +56,7 @@ func TestRun(t *testing.T) {
 		}()
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
-		if got := fmt.Sprint(kept.points); got != "[ci-1 12:10 2 1 NaN 0.975]" {
+		if got := fmt.Sprint(kept.points); got != "[ci-1 12:10 2 1 NaN 0.975 20 200 NaN 0.5]" {
 			t.Errorf("kept %s", got)
 		}
 		if want := time.Date(1999, 12, 31, 11, 10, 0, 0, time.UTC); !kept.upTo.Equal(want) {

@@ -18,6 +18,9 @@ type MachinePoint struct {
 	At                     time.Time
 	Builds, Other, Cimeter float32 // cores
 	Coverage               float32 // 0 to 1, as the last heartbeat in that time told it
+	Memory                 float32 // bytes in use
+	IO, Network            float32 // bytes a second, both ways
+	Pressure               float32 // 0 to 1: the largest share of time in which some task waited
 }
 
 // CheckMachinePoints refuses what no store takes. The error wraps [cimeter.ErrInvalid].
@@ -39,14 +42,15 @@ func (r Reader) MachinePoints(ctx context.Context, machine string, since time.Ti
 		return nil, nil
 	}
 	s := statement{dialect: r.q.Dialect()}
-	s.add("SELECT at, builds, other, cimeter, coverage FROM machine_points WHERE machine = ? AND at > ? ORDER BY at", machine, since.Unix())
+	s.add("SELECT at, builds, other, cimeter, coverage, memory, io, network, pressure FROM machine_points WHERE machine = ? AND at > ? ORDER BY at", machine, since.Unix())
 	err = s.run(ctx, r.q, func(scan func(dest ...any) error) error {
 		var at int64
-		var builds, other, cimeter, coverage *float64
-		if err := scan(&at, &builds, &other, &cimeter, &coverage); err != nil {
+		var builds, other, cimeter, coverage, memory, io, network, pressure *float64
+		if err := scan(&at, &builds, &other, &cimeter, &coverage, &memory, &io, &network, &pressure); err != nil {
 			return err
 		}
-		points = append(points, MachinePoint{Machine: machine, At: time.Unix(at, 0).UTC(), Builds: orNaN(builds), Other: orNaN(other), Cimeter: orNaN(cimeter), Coverage: orNaN(coverage)})
+		points = append(points, MachinePoint{Machine: machine, At: time.Unix(at, 0).UTC(), Builds: orNaN(builds), Other: orNaN(other), Cimeter: orNaN(cimeter), Coverage: orNaN(coverage),
+			Memory: orNaN(memory), IO: orNaN(io), Network: orNaN(network), Pressure: orNaN(pressure)})
 		return nil
 	})
 	return points, wrap("what a machine did", err)

@@ -114,7 +114,7 @@ func testQueuePoints(t *testing.T, s Store) {
 func testMachinePoints(t *testing.T, s Store) {
 	nan := float32(math.NaN())
 	at := func(machine string, minutes int, builds float32) store.MachinePoint {
-		return store.MachinePoint{Machine: machine, At: Base.Add(time.Duration(minutes) * time.Minute), Builds: builds, Other: 0.25, Cimeter: nan, Coverage: 0.5}
+		return store.MachinePoint{Machine: machine, At: Base.Add(time.Duration(minutes) * time.Minute), Builds: builds, Other: 0.25, Cimeter: nan, Coverage: 0.5, Memory: 3 << 30, IO: 1500, Network: nan, Pressure: 0.125}
 	}
 	write := func(upTo time.Time, points ...store.MachinePoint) {
 		t.Helper()

@@ -68,9 +68,11 @@ func (s *Store) PutMachinePoints(ctx context.Context, points []store.MachinePoin
 	slices.SortFunc(points, func(x, y store.MachinePoint) int { return strings.Compare(x.Machine, y.Machine) }) // no two wait for each other
 	var b pgx.Batch
 	for _, p := range points {
-		b.Queue(`INSERT INTO machine_points (machine, at, builds, other, cimeter, coverage) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (machine, at) DO UPDATE SET builds = excluded.builds, other = excluded.other, cimeter = excluded.cimeter, coverage = excluded.coverage`,
-			p.Machine, p.At.Unix(), store.OrNull(p.Builds), store.OrNull(p.Other), store.OrNull(p.Cimeter), store.OrNull(p.Coverage))
+		b.Queue(`INSERT INTO machine_points (machine, at, builds, other, cimeter, coverage, memory, io, network, pressure) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (machine, at) DO UPDATE SET builds = excluded.builds, other = excluded.other, cimeter = excluded.cimeter, coverage = excluded.coverage,
+memory = excluded.memory, io = excluded.io, network = excluded.network, pressure = excluded.pressure`,
+			p.Machine, p.At.Unix(), store.OrNull(p.Builds), store.OrNull(p.Other), store.OrNull(p.Cimeter), store.OrNull(p.Coverage),
+			store.OrNull(p.Memory), store.OrNull(p.IO), store.OrNull(p.Network), store.OrNull(p.Pressure))
 	}
 	b.Queue("DELETE FROM machine_points WHERE at <= $1", upTo.Unix())
 	if err := s.batch(ctx, &b); err != nil {

@@ -75,8 +75,9 @@ func (s *Store) PutMachinePoints(ctx context.Context, points []store.MachinePoin
 	}
 	err := s.alone(ctx, func(tx *sql.Tx) error {
 		for _, p := range points {
-			if err := s.exec(ctx, tx, "INSERT OR REPLACE INTO machine_points (machine, at, builds, other, cimeter, coverage) VALUES (?, ?, ?, ?, ?, ?)",
-				p.Machine, p.At.Unix(), store.OrNull(p.Builds), store.OrNull(p.Other), store.OrNull(p.Cimeter), store.OrNull(p.Coverage)); err != nil {
+			if err := s.exec(ctx, tx, "INSERT OR REPLACE INTO machine_points (machine, at, builds, other, cimeter, coverage, memory, io, network, pressure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+				p.Machine, p.At.Unix(), store.OrNull(p.Builds), store.OrNull(p.Other), store.OrNull(p.Cimeter), store.OrNull(p.Coverage),
+				store.OrNull(p.Memory), store.OrNull(p.IO), store.OrNull(p.Network), store.OrNull(p.Pressure)); err != nil {
 				return err
 			}
 		}
