@@ -2,7 +2,7 @@
 // The page of a build: four charts, the lane of its stages and the time axis
 // show one span of time, and one cursor.
 (() => {
-	const { all, say, keys } = cimeter, { make, bytes, sig3, clock, timeTicks, units } = cimeter.charts;
+	const { all, say, keys } = cimeter, { make, steer, bytes, sig3, clock, timeTicks, units } = cimeter.charts;
 	const place = document.querySelector("[data-trace]");
 	if (!place) return;
 	const SVG = "http://www.w3.org/2000/svg";
@@ -11,7 +11,7 @@
 
 	const shared = {
 		key: "build", from: 0, to: 1, bands: [], lit: null, log: params().get("y") === "log",
-		moved: u => moved(u), selected: u => selected(u), reset: () => zoom(trace.from, trace.to),
+		moved: u => moved(u), selected: u => steered.selected(u), reset: () => zoom(trace.from, trace.to),
 	};
 	const whole = () => shared.from <= trace.from + 1e-6 && shared.to >= trace.to - 1e-6;
 
@@ -68,7 +68,6 @@
 	};
 
 	// moved shows the values under the cursor in the legends.
-	let telling = false;
 	const moved = from => {
 		const i = from.cursor.idx, line = place.querySelector(".cursor-line");
 		for (const ch of charts) {
@@ -87,17 +86,6 @@
 			} else clockAt.textContent = "";
 		}
 	};
-
-	const selected = u => {
-		const { left, width } = u.select;
-		if (telling || width < 2) return;
-		// The other charts tell of the same selection, and by then on the new scale.
-		telling = true;
-		setTimeout(() => { telling = false; clearSelection(); }, 0);
-		const from = u.posToVal(left, "x"), to = u.posToVal(left + width, "x");
-		zoom(from, to);
-	};
-	const clearSelection = () => { telling = true; for (const { u } of charts) u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false); telling = false; };
 
 	const setParams = (change, push) => {
 		const q = params();
@@ -233,51 +221,15 @@
 		});
 	}
 
-	// By keyboard: one cursor, moved over the readings.
-	let at = -1, anchor = -1;
-	const moveTo = i => {
-		const xs = charts[0].c.xs;
-		if (!xs.length) return;
-		at = Math.max(0, Math.min(xs.length - 1, i));
-		const x = xs[at];
-		if (x < shared.from || x > shared.to) {
-			const length = shared.to - shared.from, from = x < shared.from ? x : x - length;
-			show(Math.max(trace.from, from), Math.min(trace.to, from + length));
-		}
-		for (const { u } of charts) u.setCursor({ left: u.valToPos(x, "x"), top: u.over.clientHeight / 2 });
-		if (anchor >= 0) {
-			telling = true;
-			const a = xs[Math.min(anchor, at)] - trace.step / 2, b = xs[Math.max(anchor, at)] + trace.step / 2;
-			for (const { u } of charts) { const left = Math.max(0, u.valToPos(a, "x")); u.setSelect({ left, width: u.valToPos(b, "x") - left, top: 0, height: u.over.clientHeight }, false); }
-			telling = false;
-		}
-	};
-	const tell = ch => {
-		const s = stageAt(ch.c.xs[at]);
-		say(`${clock(ch.c.xs[at])}${s ? ", " + s.name : ""}: ` + ch.c.labels.map((l, k) => `${l} ${ch.c.ys[k][at] === null ? "not known" : ch.c.value(Math.abs(ch.c.ys[k][at]))} ${ch.c.unit}`).join(", "));
-	};
-	const key = (e, ch) => {
-		const by = e.shiftKey ? 10 : 1, xs = ch.c.xs, first = xs.findIndex(x => x >= shared.from), last = xs.findLastIndex(x => x <= shared.to);
-		switch (e.key) {
-		case "ArrowLeft": moveTo(at < 0 ? last : at - by); break;
-		case "ArrowRight": moveTo(at < 0 ? first : at + by); break;
-		case "Home": moveTo(first); break;
-		case "End": moveTo(last); break;
-		case " ":
-			if (anchor < 0) { if (at < 0) moveTo(first); anchor = at; moveTo(at); say("selection begun; move, then Enter"); return true; }
-			anchor = -1; clearSelection(); say("selection ended"); return true;
-		case "Enter":
-			if (anchor < 0) return false;
-			{ const a = xs[Math.min(anchor, at)] - trace.step / 2, b = xs[Math.max(anchor, at)] + trace.step / 2; anchor = -1; clearSelection(); zoom(a, b); }
-			return true;
-		case "Escape": anchor = -1; clearSelection(); for (const { u } of charts) u.setCursor({ left: -10, top: -10 }); at = -1; say("cleared"); return true;
-		case "0": anchor = -1; clearSelection(); zoom(trace.from, trace.to); return true;
-		case "+": case "=": case "-": place.querySelector(`[data-zoom=${e.key === "-" ? "out" : "in"}]`).click(); return true;
-		default: return false;
-		}
-		tell(ch);
-		return true;
-	};
+	// By keyboard, and by drag: one cursor, moved over the readings.
+	const steered = steer({
+		charts: () => charts, shared, step: () => trace.step, whole: () => [trace.from, trace.to], show: (from, to) => show(from, to), zoom: (from, to) => zoom(from, to),
+		by: factor => { const mid = (shared.from + shared.to) / 2, half = (shared.to - shared.from) / 2; zoom(mid - factor * half, mid + factor * half); },
+		tell: (ch, at) => {
+			const s = stageAt(ch.c.xs[at]);
+			return `${clock(ch.c.xs[at])}${s ? ", " + s.name : ""}: ` + ch.c.labels.map((l, k) => `${l} ${ch.c.ys[k][at] === null ? "not known" : ch.c.value(Math.abs(ch.c.ys[k][at]))} ${ch.c.unit}`).join(", ");
+		},
+	});
 	for (const plot of all("[data-plot]", place)) {
 		plot.tabIndex = 0;
 		plot.setAttribute("role", "application");
@@ -285,7 +237,7 @@
 		plot.addEventListener("keydown", e => {
 			if (e.ctrlKey || e.altKey || e.metaKey || !trace) return;
 			const ch = charts.find(c => c.plot === plot);
-			if (ch && key(e, ch)) e.preventDefault();
+			if (ch && steered.key(e, ch)) e.preventDefault();
 		});
 	}
 	const neighbour = by => {

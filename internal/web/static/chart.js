@@ -2,6 +2,7 @@
 // Charts that share one time axis and one cursor. uPlot draws them; the server
 // has drawn the same before, for who has no script.
 cimeter.charts = (() => {
+	const { say } = cimeter;
 	const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 	const short = v => String(Math.round(v * 100) / 100);
 	const KiB = 1024, units = [["TiB", KiB ** 4], ["GiB", KiB ** 3], ["MiB", KiB ** 2], ["KiB", KiB]];
@@ -38,11 +39,13 @@ cimeter.charts = (() => {
 		const box = document.createElement("div");
 		box.className = "live";
 		plot.append(box);
-		const line = (i) => ({ label: c.labels[i], stroke: () => css(c.colours ? c.colours[i] : c.colour), width: 1.6, dash: c.dashes[i], points: { show: false, size: 5 }, spanGaps: false, show: !c.hidden[i] });
+		const tint = () => { const [r, g, b] = rgb(css(c.colour)); return `rgba(${r},${g},${b},.14)`; };
+		const line = (i) => ({ label: c.labels[i], stroke: () => css(c.colours ? c.colours[i] : c.colour), width: 1.6, dash: c.dashes[i], points: { show: false, size: 5 }, spanGaps: false, show: !c.hidden[i], fill: c.area === i ? tint : undefined });
 		const range = (u, lo, hi) => {
 			lo = Math.min(0, lo ?? 0);
 			hi = Math.max(0, hi ?? 0);
 			if (c.limit && hi >= 0.25 * c.limit) hi = Math.max(hi, c.limit);
+			for (const [at] of c.guides || []) hi = Math.max(hi, at);
 			if (c.mirrored) { const m = Math.max(hi, -lo); lo = Math.min(lo, -m / 8); hi = Math.max(hi, m / 8); }
 			if (!(hi > lo)) hi = lo + c.size;
 			const more = 0.06 * (hi - lo);
@@ -92,8 +95,9 @@ cimeter.charts = (() => {
 				ctx.stroke();
 				ctx.restore();
 			}
-			if (c.limit && c.limit <= u.scales.y.max) {
-				const at = Math.round(u.valToPos(c.limit, "y", true));
+			for (const [limit, words] of [...(c.limit ? [[c.limit, "limit " + c.words(c.limit)]] : []), ...(c.guides || [])]) {
+				if (limit > u.scales.y.max) continue;
+				const at = Math.round(u.valToPos(limit, "y", true));
 				ctx.strokeStyle = css("--other");
 				ctx.lineWidth = 1.5 * px;
 				ctx.setLineDash([2 * px, 3 * px]);
@@ -102,7 +106,7 @@ cimeter.charts = (() => {
 				ctx.lineTo(bbox.left + bbox.width, at);
 				ctx.stroke();
 				ctx.setLineDash([]);
-				text(u, "limit " + c.words(c.limit), bbox.left + 6 * px, at > bbox.top + 18 * px ? at - 4 * px : at + 13 * px, "left", css("--text"));
+				text(u, words, bbox.left + 6 * px, at > bbox.top + 18 * px ? at - 4 * px : at + 13 * px, "left", css("--text"));
 			}
 			for (const m of c.marks || []) {
 				const x = u.valToPos(m.x, "x", true), top = Math.max(bbox.top + 14 * px, u.valToPos(Math.min(m.y, u.scales.y.max), "y", true) - 6 * px);
@@ -126,7 +130,7 @@ cimeter.charts = (() => {
 				values: (u, vs) => vs.map(v => v === null ? "" : short(Math.abs(v / c.size))),
 			}],
 			series: [{}, ...c.ys.map((_, i) => line(i))],
-			bands: c.band ? [{ series: c.band, fill: () => { const [r, g, b] = rgb(css(c.colour)); return `rgba(${r},${g},${b},.14)`; } }] : [],
+			bands: c.band ? [{ series: c.band, fill: tint }] : [],
 			hooks: {
 				drawClear: [bands], draw: [marks],
 				setCursor: [u => shared.moved(u)],
@@ -136,6 +140,60 @@ cimeter.charts = (() => {
 		u.over.addEventListener("dblclick", () => shared.reset());
 		return u;
 	};
+	// steer gives charts that share an axis their keys and what a drag does. g: charts() of u and c, shared, step() and
+	// whole() of the axis, show(from, to), zoom(from, to), by(factor), tell(chart, i): a reading in words.
+	const steer = g => {
+		let at = -1, anchor = -1, telling = false;
+		const quietly = f => { telling = true; for (const { u } of g.charts()) f(u); telling = false; };
+		const clear = () => quietly(u => u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false));
+		const selected = u => {
+			const { left, width } = u.select;
+			if (telling || width < 2) return;
+			// The other charts tell of the same selection, and by then on the new scale.
+			telling = true;
+			setTimeout(() => { telling = false; clear(); }, 0);
+			g.zoom(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
+		};
+		const marked = xs => [xs[Math.min(anchor, at)] - g.step() / 2, xs[Math.max(anchor, at)] + g.step() / 2];
+		const moveTo = i => {
+			const xs = g.charts()[0].c.xs, { from, to } = g.shared;
+			if (!xs.length) return;
+			at = Math.max(0, Math.min(xs.length - 1, i));
+			const x = xs[at];
+			if (x < from || x > to) {
+				const [first, last] = g.whole(), start = x < from ? x : x - (to - from);
+				g.show(Math.max(first, start), Math.min(last, start + to - from));
+			}
+			for (const { u } of g.charts()) u.setCursor({ left: u.valToPos(x, "x"), top: u.over.clientHeight / 2 });
+			if (anchor < 0) return;
+			const [a, b] = marked(xs);
+			quietly(u => { const left = Math.max(0, u.valToPos(a, "x")); u.setSelect({ left, width: u.valToPos(b, "x") - left, top: 0, height: u.over.clientHeight }, false); });
+		};
+		const key = (e, ch) => {
+			const by = e.shiftKey ? 10 : 1, xs = ch.c.xs, first = xs.findIndex(x => x >= g.shared.from), last = xs.findLastIndex(x => x <= g.shared.to);
+			switch (e.key) {
+			case "ArrowLeft": moveTo(at < 0 ? last : at - by); break;
+			case "ArrowRight": moveTo(at < 0 ? first : at + by); break;
+			case "Home": moveTo(first); break;
+			case "End": moveTo(last); break;
+			case " ":
+				if (anchor < 0) { if (at < 0) moveTo(first); anchor = at; moveTo(at); say("selection begun; move, then Enter"); return true; }
+				anchor = -1; clear(); say("selection ended"); return true;
+			case "Enter":
+				if (anchor < 0) return false;
+				{ const [a, b] = marked(xs); anchor = -1; clear(); g.zoom(a, b); }
+				return true;
+			case "Escape": anchor = -1; clear(); for (const { u } of g.charts()) u.setCursor({ left: -10, top: -10 }); at = -1; say("cleared"); return true;
+			case "0": anchor = -1; clear(); g.zoom(...g.whole()); return true;
+			case "+": case "=": g.by(0.5); return true;
+			case "-": g.by(2); return true;
+			default: return false;
+			}
+			say(g.tell(ch, at));
+			return true;
+		};
+		return { selected, key };
+	};
 	const rgb = hex => hex.startsWith("#") ? [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)) : [128, 128, 128];
-	return { make, css, bytes, sig3, clock, timeTicks, short, units };
+	return { make, steer, css, bytes, sig3, clock, timeTicks, short, units };
 })();
