@@ -2,9 +2,13 @@ package attrib_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/tally"
 )
 
@@ -23,15 +27,20 @@ func TestLedger_checkpoint(t *testing.T) {
 	mustBind(t, l, lost, at(2), identity("k", "third", cimeter.RoleBuild))
 	l.Advance(running, cpu(1, 10))
 	l.Advance(lost, cpu(0.5, 10))
-	l.Tick(at(3), cimeter.Opt[uint64]{})
+	l.Tick(at(3.5), cimeter.Opt[uint64]{})
 	snapshot, err := l.Checkpoint("k")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Advance(running, cpu(100, 10)) // changes nothing of the snapshot
-	state, err := snapshot.Marshal()
+	before, err := snapshot.Marshal()
 	if err != nil {
 		t.Fatal(err)
+	}
+	l.Advance(running, cpu(100, 10))
+	l.Tick(at(3.9), cimeter.Opt[uint64]{})
+	state, err := snapshot.Marshal()
+	if err != nil || string(state) != string(before) {
+		t.Fatalf("the snapshot changes with the ledger: %v\n%s\n%s", err, before, state)
 	}
 
 	after := tally.New(tally.Options{})
@@ -58,7 +67,8 @@ func TestLedger_checkpoint(t *testing.T) {
 	m.Tick(at(11), cimeter.Opt[uint64]{})
 	m.Advance(s, cpu(7, 10))
 	m.Close(s, at(12), cimeter.Some(0))
-	for _, c := range []string{"done", "running", "lost", "born"} {
+	m.Keep(func(c string) bool { return c != "done" && c != "lost" })
+	for _, c := range []string{"running", "born"} {
 		m.Gone(c)
 	}
 	r := only(t, m, at(20))
@@ -73,6 +83,56 @@ func TestLedger_checkpoint(t *testing.T) {
 	v, _ := after.Stage(tally.Labels{CI: "drone", Project: "group/app", Machine: "ci-7", Runner: "r1", Stage: "second"}).Counter(cimeter.CPUTotal)
 	if v != 1e9 {
 		t.Errorf("the counter shows %d ns, want 1e9: what rose before the restart may be in the earlier process's", v)
+	}
+}
+
+// told is a Stager that writes down what it is told.
+type told struct{ log []string }
+
+func (s *told) Missed() { s.log = append(s.log, "missed") }
+func (s *told) Started(seg int, role cimeter.Role, container string) {
+	s.log = append(s.log, fmt.Sprintln("started", seg, role, container))
+}
+func (s *told) Command(seg int, stage string) {
+	s.log = append(s.log, fmt.Sprintln("command", seg, stage))
+}
+func (s *told) JobList(seg int, stage string) {
+	s.log = append(s.log, fmt.Sprintln("job list", seg, stage))
+}
+func (s *told) Ended(seg int, exit cimeter.Opt[int]) {
+	s.log = append(s.log, fmt.Sprintln("ended", seg, exit))
+}
+func (s *told) Finish()                    {}
+func (s *told) Stage(int) attrib.StageName { return attrib.StageName{} }
+
+// After a restart a stager knows what it knew.
+func TestLedger_Restore_evidence(t *testing.T) {
+	ledger := func() (*attrib.Ledger, *told) {
+		s := &told{}
+		return attrib.New(attrib.Options{Interval: time.Second, Tally: tally.New(tally.Options{}), Stager: func(string) attrib.Stager { return s }}), s
+	}
+	l, first := ledger()
+	a := l.Open("a", "/a", 1, at(0), false)
+	mustBind(t, l, a, at(0), identity("k", "", cimeter.RoleHelper))
+	l.Command(a, at(0.5), "get_sources")
+	l.Close(a, at(1), cimeter.Some(1))
+	b := l.Open("b", "/b", 2, at(1), true)
+	mustBind(t, l, b, at(1), identity("k", "", cimeter.RoleBuild))
+	l.JobList(b, at(1.5), "step_script")
+	snapshot, err := l.Checkpoint("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := snapshot.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, second := ledger()
+	if err := m.Restore(state, at(10)); err != nil {
+		t.Fatal(err)
+	}
+	if len(first.log) != 6 || !slices.Equal(first.log, second.log) {
+		t.Errorf("told %q before, %q after", first.log, second.log)
 	}
 }
 

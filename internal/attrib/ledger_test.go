@@ -82,6 +82,7 @@ func TestLedger_oneStage(t *testing.T) {
 	}
 	l.Close(s, at(3.5), cimeter.Opt[int]{})
 	l.SetExit(s, at(3.6), 0)
+	l.SetExit(s, at(3.7), 137) // what is known stays
 	l.Gone("c1")
 	if r := l.Finish(at(5)); len(r) != 0 {
 		t.Fatalf("over %v before the grace time", r[0].Key)
@@ -212,16 +213,17 @@ func TestLedger_attemptsAndServices(t *testing.T) {
 	run("db", "service:db", cimeter.RoleService, true, 3, 20, 137)
 	run("step", "test", cimeter.RoleBuild, false, 4, 6, 1)
 	run("step", "test", cimeter.RoleBuild, false, 7, 9, 0)
+	run("step", "after_script", cimeter.RoleBuild, false, 9, 10, 1)
 	r := only(t, l, at(200))
 	var got []string
 	for _, s := range r.Stages {
 		got = append(got, s.Name+" "+string(rune('0'+s.Attempt)))
 	}
-	if want := "prepare_executor 1,test 1,test 2,service:db 1"; strings.Join(got, ",") != want {
+	if want := "prepare_executor 1,test 1,test 2,after_script 1,service:db 1"; strings.Join(got, ",") != want {
 		t.Fatalf("stages %v, want %s", got, want)
 	}
 	if r.Result != "success" {
-		t.Errorf("result %q: the last attempt of test passed and the service does not count", r.Result)
+		t.Errorf("result %q: the last attempt of test passed, and neither after_script nor the service counts", r.Result)
 	}
 	if p := r.Stages[0]; p.Usage.WallSeconds != 3 || p.Usage.CPUSeconds.Total.Value != 2 {
 		t.Errorf("merged stage: %v s, %v s CPU; want 3 and 2", p.Usage.WallSeconds, p.Usage.CPUSeconds.Total.Value)
@@ -289,6 +291,9 @@ func TestLedger_disputed(t *testing.T) {
 		if err := l.Bind(s, at(1), "other", id); !errors.Is(err, cimeter.ErrConflict) {
 			t.Fatalf("error %v, want a conflict", err)
 		}
+		if v := l.Running(at(1))[0].Verdicts; len(v) != 1 || v[0].Kind != "disputed" {
+			t.Errorf("verdicts %+v of a build that one container claims", v)
+		}
 	})
 	t.Run("in doubt", func(t *testing.T) {
 		s := l.Open("forged", "/forged", 3, at(1), true)
@@ -321,12 +326,20 @@ func TestLedger_quietAndGone(t *testing.T) {
 }
 
 func TestLedger_oomAndThrottling(t *testing.T) {
+	for nested, killed := range []string{"a process was killed", "2 processes were killed"} {
+		oomAndThrottling(t, uint64(nested), killed)
+	}
+}
+
+func oomAndThrottling(t *testing.T, nested uint64, killed string) {
+	t.Helper()
 	l := newLedger(tally.New(tally.Options{}))
 	s := l.Open("c", "/docker/c", 1, at(0), true)
 	mustBind(t, l, s, at(0), identity("k", "step_script", cimeter.RoleBuild))
 	l.SetLimits(s, cimeter.Limits{MemoryBytes: cimeter.Some(uint64(64 << 20)), MemorySetBy: "/docker/c"})
 	sample := cpu(1, 64<<20)
 	sample.SetCounter(cimeter.OOMKills, 1)
+	sample.SetCounter(cimeter.OOMKillsNested, nested)
 	sample.SetCounter(cimeter.CPUPeriods, 100)
 	sample.SetCounter(cimeter.CPUThrottledPeriods, 40)
 	sample.SetCounter(cimeter.CPUThrottled, 3e9)
@@ -335,7 +348,7 @@ func TestLedger_oomAndThrottling(t *testing.T) {
 	l.Gone("c")
 	r := only(t, l, at(10))
 	want := []cimeter.Verdict{
-		{Kind: "oom", Stage: "step_script", Evidence: "a process was killed at 64.0 MiB of 64.0 MiB set by /docker/c"},
+		{Kind: "oom", Stage: "step_script", Evidence: killed + " at 64.0 MiB of 64.0 MiB set by /docker/c"},
 		{Kind: "throttled", Stage: "step_script", Evidence: "throttled in 40 of 100 periods (40 %), for 3.0 s"},
 	}
 	if len(r.Verdicts) != 2 || r.Verdicts[0] != want[0] || r.Verdicts[1] != want[1] {
@@ -425,4 +438,101 @@ func TestLedger_allocations(t *testing.T) {
 	if n := testing.AllocsPerRun(200, step); n > 0 {
 		t.Errorf("%v allocations a round, want 0", n)
 	}
+}
+
+// Two containers at once: the build holds what both do, each stage what its own
+// does while it runs, and the limits are those of the one with the user's commands.
+func TestLedger_twoAtOnce(t *testing.T) {
+	table := tally.New(tally.Options{})
+	l := newLedger(table)
+	helper, work := l.Open("h", "/h", 1, at(0), true), l.Open("w", "/w", 2, at(0), true)
+	l.Advance(helper, cpu(1, 100)) // before it is known whose it is
+	mustBind(t, l, helper, at(0), identity("k", "service:db", cimeter.RoleService))
+	mustBind(t, l, work, at(0), identity("k", "test", cimeter.RoleBuild))
+	l.SetLimits(helper, cimeter.Limits{CPUCores: cimeter.Some(1.0)})
+	l.SetLimits(work, cimeter.Limits{CPUCores: cimeter.Some(4.0)})
+	l.Advance(work, cpu(2, 200))
+	l.Tick(at(1), cimeter.Opt[uint64]{})
+	if got := l.AttributedCPU(); got != 3e9 {
+		t.Errorf("attributed %d ns, want 3 s", got)
+	}
+	held := func() cimeter.Opt[uint64] {
+		v, ok := table.Stage(tally.Labels{CI: "drone", Project: "group/app", Machine: "ci-7", Runner: "r1", Stage: "service:db"}).Gauge(cimeter.MemoryCurrent)
+		return cimeter.Opt[uint64]{Value: v, Known: ok}
+	}
+	l.Advance(helper, cpu(1.5, 120))
+	if got := held(); got != cimeter.Some(uint64(120)) {
+		t.Errorf("the running stage holds %+v, want 120 bytes", got)
+	}
+	l.Close(helper, at(1.5), cimeter.Some(0))
+	if got := held(); got.Known {
+		t.Errorf("the ended stage holds %+v", got)
+	}
+	l.Tick(at(2), cimeter.Opt[uint64]{})
+	l.Close(work, at(2), cimeter.Some(0))
+	r := only(t, l, at(100))
+	near(t, "memory of both", r.Usage.MemoryBytes.Max, 300)
+	near(t, "average memory", r.Usage.MemoryBytes.Avg, 250) // 300, then 200
+	if r.Limits == nil || r.Limits.CPUCores != cimeter.Some(4.0) {
+		t.Errorf("limits %+v, want those of the container with the user's commands", r.Limits)
+	}
+}
+
+// Containers that make one stage: it is the worst of them.
+func TestLedger_mergedStage(t *testing.T) {
+	for _, exits := range [][2]int{{0, 2}, {2, 0}} {
+		l := newLedger(tally.New(tally.Options{}))
+		for i, exit := range exits {
+			s := l.Open("init", "/init", uint64(i), at(float64(2*i)), true)
+			mustBind(t, l, s, at(float64(2*i)), identity("k", "prepare_executor", cimeter.RoleCache))
+			l.Advance(s, cpu(1, uint64(10+20*i)))
+			l.Close(s, at(float64(2*i+1)), cimeter.Some(exit))
+		}
+		r := only(t, l, at(200))
+		if len(r.Stages) != 1 || r.Stages[0].ExitCode != cimeter.Some(2) || r.Stages[0].Usage.MemoryBytes.Peak != cimeter.Some(uint64(30)) {
+			t.Errorf("exit codes %v: %+v, want one stage with exit code 2 and a peak of 30 bytes", exits, r.Stages)
+		}
+	}
+}
+
+func TestLedger_Pulled(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c", "/c", 1, at(1000), true)
+	mustBind(t, l, s, at(1000), identity("k", "s", cimeter.RoleBuild))
+	for _, p := range []struct{ pulled, want float64 }{{300, 0}, {900, 900}, {950, 950}, {940, 950}, {1001, 950}} {
+		l.Pulled("k", at(p.pulled))
+		want := time.Time{}
+		if p.want > 0 {
+			want = at(p.want)
+		}
+		if got := l.Running(at(1002))[0].ImagePulledAt; !got.Equal(want) {
+			t.Errorf("an image was pulled %v s before the start: %v, want %v", 1000-p.pulled, got, want)
+		}
+	}
+}
+
+// A flapping agent does not grow a record.
+func TestLedger_manyGaps(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c", "/c", 1, at(0), true)
+	mustBind(t, l, s, at(0), identity("k", "s", cimeter.RoleBuild))
+	for i := range 1000 {
+		l.Gap("k", cimeter.Gap{From: at(float64(i)), To: at(float64(i)), Reason: cimeter.GapLongInterval})
+	}
+	if n := len(l.Running(at(1))[0].Gaps); n < 10 || n > 100 {
+		t.Errorf("%d gaps of 1000 are in the record, want some dozens", n)
+	}
+}
+
+// Over a few milliseconds a rate says more of the instant of reading than of the build.
+func TestLedger_shortInterval(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c", "/c", 1, at(0), true)
+	mustBind(t, l, s, at(0), identity("k", "s", cimeter.RoleBuild))
+	for _, p := range []struct{ at, cpu float64 }{{1, 1}, {1.01, 1.1}, {2, 2}} { // 1, 10 and 0.9 cores
+		l.Advance(s, cpu(p.cpu, 1))
+		l.Tick(at(p.at), cimeter.Opt[uint64]{})
+	}
+	l.Close(s, at(2), cimeter.Some(0))
+	near(t, "maximum cores", only(t, l, at(100)).Usage.CPUCores.Max, 1.1/1.01)
 }

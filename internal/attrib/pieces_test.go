@@ -219,3 +219,20 @@ func TestLedger_ownPeaks(t *testing.T) {
 		t.Errorf("peaks %v, of the build %v, want 900, 300, 100 and 900", got, r.Usage.MemoryBytes.Peak)
 	}
 }
+
+// A cgroup that is made again under the same name is another part.
+func TestLedger_parts_sameName(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c1", "/docker/c1", 1, at(0), true)
+	mustBind(t, l, s, at(0), identity("k", "compile", cimeter.RoleBuild))
+	for i, use := range []float64{3, 1} {
+		p := piece(7, cimeter.AttributedNested, use, 10, at(float64(i)), at(float64(i)+0.5))
+		p.Inode = uint64(i)
+		l.Piece("k", s, p)
+	}
+	l.Close(s, at(4), cimeter.Some(0))
+	r := only(t, l, at(100))
+	if len(r.Parts) != 2 || r.Parts[0].CPUSeconds.Value != 3 || r.Parts[1].CPUSeconds.Value != 1 {
+		t.Errorf("parts %+v, want one of 3 s and one of 1 s", r.Parts)
+	}
+}

@@ -28,6 +28,11 @@ func TestLedger_pod(t *testing.T) {
 	first := child(l, pod, "first", 4, 0, true)
 	l.Advance(first, cpu(2, 10)) // before it is known whose it is
 	mustBind(t, l, first, at(1), identity("k", "first", cimeter.RoleBuild))
+	l.SetNotMetered(first, "network_bytes", attrib.NetworkOfPod)
+	var network cimeter.Sample
+	network.SetCounter(cimeter.NetworkReceiveBytes, 7)
+	network.SetCounter(cimeter.NetworkTransmitBytes, 8)
+	l.Advance(pod, &network)
 	l.Close(first, at(2), cimeter.Some(0))
 	goes := child(l, pod, "goes", 5, 2, true)
 	mustBind(t, l, goes, at(2), identity("k", "second", cimeter.RoleBuild))
@@ -41,7 +46,8 @@ func TestLedger_pod(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	m := newLedger(tally.New(tally.Options{}))
+	table := tally.New(tally.Options{})
+	m := newLedger(table)
 	if err := m.Restore(state, at(10)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +66,15 @@ func TestLedger_pod(t *testing.T) {
 	// The pod: 2 + 6 + 4 of these three, 3 of one that nobody saw, 0.25 of last moments.
 	end := cpu(50+2+6+4+3+0.25, 0)
 	end.SetGauge(cimeter.MemoryPeak, 4096)
+	attributed := m.AttributedCPU()
 	if got := m.SettlePod(pod, end); got != 3.25e9 {
 		t.Errorf("%d ns left over, want 3.25 s", got)
+	}
+	if got := m.AttributedCPU() - attributed; got != 3.25e9 {
+		t.Errorf("%d ns of it attributed, want all", got)
+	}
+	if v, _ := table.Stage(tally.Labels{CI: "drone", Project: "group/app", Machine: "ci-7", Runner: "r1", Stage: attrib.StagePod}).Counter(cimeter.CPUTotal); v != 0 {
+		t.Errorf("the counter shows %d ns, want none: it rose while nobody looked", v)
 	}
 	if got := m.SettlePod(pod, end); got != 0 {
 		t.Errorf("%d ns left over when it is settled again, want none", got)
@@ -82,6 +95,12 @@ func TestLedger_pod(t *testing.T) {
 	}
 	if r.Result != "success" {
 		t.Errorf("result %q, want success", r.Result)
+	}
+	if n := r.Usage.NetworkBytes; n == nil || *n != (cimeter.ReceiveTransmit[uint64]{Receive: 7, Transmit: 8}) || r.Usage.NotMetered["network_bytes"] != "" {
+		t.Errorf("network %+v, not metered %v: want the pod's", n, r.Usage.NotMetered)
+	}
+	if got := r.Stages[0].Usage.NotMetered["network_bytes"]; got != attrib.NetworkOfPod {
+		t.Errorf("network of a container: %q, want where it is counted", got)
 	}
 }
 
