@@ -25,6 +25,12 @@ type Source interface {
 	Poll(ctx context.Context) (queue.Report, error)
 }
 
+// Beginner is a Source that is told when polls begin, and when they begin anew since
+// another server polled meanwhile: what that one saw is not to be told again.
+type Beginner interface {
+	Begin()
+}
+
 // Canceller ends a build of one CI server by its key: one try. The error wraps
 // cimeter.ErrNotFound, ErrUnauthorized or ErrConflict (it ended already). It may be
 // called beside Poll.

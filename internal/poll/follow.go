@@ -25,6 +25,9 @@ const (
 
 // follow asks one server until ctx ends.
 func (p *Poller) follow(ctx context.Context, s *Server) {
+	if b, ok := s.Source.(Beginner); ok {
+		b.Begin()
+	}
 	allowed := allowance{perMinute: float64(s.Requests), left: float64(s.Requests)}
 	wait := rand.N(min(s.Interval, time.Second)) // servers that start together do not ask together
 	fails, requests := 0, p.o.Tally.Value(catalog.ServerSourceRequests, s.Name)

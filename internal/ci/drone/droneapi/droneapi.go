@@ -31,8 +31,10 @@ const maxDetails = 20
 
 // repo is a repository, with one of its builds where it is in a list of builds.
 type repo struct {
-	Slug  string          `json:"slug"`
-	Build *drone.BuildRow `json:"build"`
+	ID      int64           `json:"id"`
+	Slug    string          `json:"slug"`
+	Counter int64           `json:"counter"` // number of its newest build
+	Build   *drone.BuildRow `json:"build"`
 }
 
 // Options say which server is asked.
@@ -48,6 +50,10 @@ type Client struct {
 
 	mu   sync.Mutex
 	open map[int64]*known // unfinished builds by id
+
+	repos     map[int64]*counted // by id; nil: they were not listed yet
+	countedAt time.Time          // by the server's clock
+	list      int                // which of repoLists the server has
 }
 
 // known is an unfinished build as it was told last.
@@ -70,9 +76,10 @@ func New(o Options) (*Client, error) {
 }
 
 // Poll asks for the stages that wait or run, for the builds that they are of, and
-// for each of those builds in full when it has changed or ended. Drone lists the 50
-// newest unfinished builds alone: of older ones only those are known that were
-// seen when they were among them.
+// for each of those builds in full when it has changed or ended. Every half minute it
+// asks how many builds each repository has had, and then for those that came and ended
+// between two polls. Drone lists the 50 newest unfinished builds alone: of older ones
+// only those are known that were seen when they were among them.
 func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,6 +100,7 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 		if rp.Build == nil || rp.Build.ID <= 0 || rp.Slug == "" {
 			return queue.Report{}, r.Invalid(ask.Request{Path: "/api/builds/incomplete"}, "build without id or repository")
 		}
+		c.see(rp.ID, rp.Build.Number)
 		if k := c.open[rp.Build.ID]; k != nil {
 			stages := k.build.Stages
 			k.build = *rp.Build
@@ -100,6 +108,12 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 			continue
 		}
 		c.open[rp.Build.ID] = &known{slug: rp.Slug, build: *rp.Build}
+	}
+	if err := c.count(ctx, r); err != nil {
+		return queue.Report{}, err
+	}
+	if err := c.short(ctx, r, queued); err != nil {
+		return queue.Report{}, err
 	}
 	report := queue.Report{WholeJobs: true}
 	if err := c.look(ctx, r, queued, &report); err != nil {

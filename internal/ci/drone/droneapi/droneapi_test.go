@@ -42,8 +42,8 @@ func TestPoll(t *testing.T) {
 	}
 	citest.Report(t, "testdata/poll.json", r)
 	first := f.Asked(t)
-	if len(first) != 4 || r.Requests != 4 {
-		t.Errorf("asked %q and says %d: want queue, builds and two of them", first, r.Requests)
+	if len(first) != 5 || r.Requests != 5 {
+		t.Errorf("asked %q and says %d: want queue, builds, repositories and two builds", first, r.Requests)
 	}
 	// Nothing moved: nothing but the two lists is asked for, and the same is told.
 	again, err := c.Poll(t.Context())
