@@ -33,7 +33,7 @@ func Meter(row *Row, kept *Kept) (merged, old *Row, err error) {
 	}
 	r := *row.put.Record
 	told := old.put.Record
-	r.Build = r.Build.Merge(told.Build)
+	r.Build = numbered(r.Build.Merge(told.Build), &told.Build)
 	if r.QueuedAt.IsZero() && !told.QueuedAt.IsZero() {
 		r.QueuedAt = r.StartedAt.Add(-max(0, told.StartedAt.Sub(told.QueuedAt)))
 	}
@@ -111,7 +111,7 @@ func told(r *cimeter.Record, j *cimeter.Job) *cimeter.Record {
 		r = &cimeter.Record{Schema: cimeter.RecordSchema, Build: cimeter.Build{Key: j.Key}, Metered: cimeter.Some(false), Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{}}
 	}
 	next := *r
-	next.Build = r.Build.Merge(j.Build)
+	next.Build = numbered(r.Build.Merge(j.Build), &j.Build)
 	next.Build.Key = r.Key
 	unmetered := r.Metered == cimeter.Some(false)
 	if unmetered {

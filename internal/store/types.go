@@ -17,7 +17,7 @@ type Put struct {
 // PutResult counts what became of a batch. All of it is durable.
 type PutResult struct {
 	Stored     int
-	Duplicates int // the key is there already: nothing was changed
+	Duplicates int // the key is there already, of the same machine: nothing was changed
 	Expired    int // ended before what retention keeps: not stored
 	// Fresh says of each record of the batch in turn whether it was stored by
 	// this Put: of many servers on one store one alone sees a record fresh.
@@ -200,4 +200,7 @@ type Stats struct {
 	Bytes   int64
 	Oldest  time.Time // zero: no builds
 	Newest  time.Time
+	// Unjoined counts, since this process opened the store, accounts of builds that
+	// several of the other side's fitted: see Join.
+	Unjoined int64
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,6 +35,7 @@ func (s *Store) PutJobs(ctx context.Context, jobs []cimeter.Job) error {
 
 func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, keys []string) error {
 	now := time.Now()
+	given := byKey
 	var alone []*store.Row // as if nothing were kept yet: they tell the weeks
 	for _, key := range keys {
 		row, _, err := store.Told(byKey[key], nil, now)
@@ -48,14 +50,25 @@ func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, key
 		return err
 	}
 	var names []store.Name
-	var from int64
+	var from, unjoined int64
 	err := s.transaction(ctx, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from' FOR SHARE").Scan(&from); err != nil {
 			return err
 		}
+		if err := places(ctx, tx, alone); err != nil {
+			return err
+		}
+		byKey := make(map[string][]cimeter.Job, len(keys))
+		for _, key := range keys {
+			byKey[key] = given[key]
+		}
+		if err := joined(ctx, tx, alone, byKey, &unjoined); err != nil {
+			return err
+		}
+		keys := slices.Sorted(maps.Keys(byKey))
 		// As Put does: first the keys that are new, then those that are there, both
 		// in order, so that no two transactions wait for each other.
-		alone = slices.DeleteFunc(alone, func(r *store.Row) bool { return r.At < from })
+		alone = slices.DeleteFunc(alone, func(r *store.Row) bool { return r.At < from || byKey[r.Key] == nil })
 		fresh, err := newKeys(ctx, tx, alone)
 		if err != nil {
 			return err
@@ -103,6 +116,7 @@ func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, key
 	})
 	if err == nil {
 		s.remember(names, from)
+		s.unjoined.Add(unjoined)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,6 +49,8 @@ type Store struct {
 	// knownAt is retention's bound as of which known holds.
 	knownAt int64
 	steps   int
+
+	unjoined atomic.Int64 // see store.Stats
 }
 
 // Open connects and brings the schema up to date. The error wraps

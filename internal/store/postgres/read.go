@@ -65,7 +65,7 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	var oldest, newest int64
 	err := s.read.QueryRow(ctx, "SELECT (SELECT version FROM schema_version), "+countOfAll+", coalesce((SELECT min(at) FROM builds), 0), coalesce((SELECT max(at) FROM builds), 0), ("+sizeOfAll+")").
 		Scan(&st.Version, &st.Builds, &oldest, &newest, &st.Bytes)
-	st.Oldest, st.Newest = store.Time(oldest), store.Time(newest)
+	st.Oldest, st.Newest, st.Unjoined = store.Time(oldest), store.Time(newest), s.unjoined.Load()
 	if err != nil {
 		return store.Stats{}, fmt.Errorf("store's figures: %w", coded(err))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -53,6 +54,8 @@ type Store struct {
 	swept store.Name // where the next sweep of names begins; under turn
 	leads leads
 	disk  disk
+
+	unjoined atomic.Int64 // see store.Stats
 }
 
 // Open opens the file, makes it if there is none, checks it and brings its

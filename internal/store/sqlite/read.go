@@ -66,6 +66,7 @@ coalesce((SELECT min(at) FROM builds), 0), coalesce((SELECT max(at) FROM builds)
 (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count), (SELECT page_size FROM pragma_page_size)`).
 		Scan(&st.Version, &st.Builds, &oldest, &newest, &pages, &free, &size)
 	st.Oldest, st.Newest, st.Bytes = store.Time(oldest), store.Time(newest), (pages-free)*size
+	st.Unjoined = s.unjoined.Load()
 	if err != nil {
 		return store.Stats{}, fmt.Errorf("store's figures: %w", s.damaged(err))
 	}
