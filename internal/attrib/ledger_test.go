@@ -485,7 +485,9 @@ func TestLedger_mergedStage(t *testing.T) {
 		for i, exit := range exits {
 			s := l.Open("init", "/init", uint64(i), at(float64(2*i)), true)
 			mustBind(t, l, s, at(float64(2*i)), identity("k", "prepare_executor", cimeter.RoleCache))
-			l.Advance(s, cpu(1, uint64(10+20*i)))
+			sample := cpu(1, 5)
+			sample.SetGauge(cimeter.MemoryPeak, uint64(10+20*i)) // between two readings
+			l.Advance(s, sample)
 			l.Close(s, at(float64(2*i+1)), cimeter.Some(exit))
 		}
 		r := only(t, l, at(200))
