@@ -538,3 +538,20 @@ func TestLedger_shortInterval(t *testing.T) {
 	l.Close(s, at(2), cimeter.Some(0))
 	near(t, "maximum cores", only(t, l, at(100)).Usage.CPUCores.Max, 1.1/1.01)
 }
+
+// A container that goes through stages without end has a bounded number of them.
+func TestLedger_manyStages(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	s := l.Open("c", "/c", 1, at(0), true)
+	mustBind(t, l, s, at(0), identity("k", "s", cimeter.RoleBuild))
+	for i := range 3000 {
+		sample := cpu(float64(i+1), 1)
+		l.Advance(s, sample)
+		l.Enter(s, at(float64(i+1)), string(rune('a'+i%2)), cimeter.BoundaryCommand, sample)
+	}
+	if n := l.Parts("k"); n < 500 || n > 2000 {
+		t.Errorf("%d parts of 3000 stages, want about a thousand", n)
+	}
+	l.Close(s, at(3001), cimeter.Some(0))
+	near(t, "cpu", only(t, l, at(4000)).Usage.CPUSeconds.Total.Value, 3000)
+}

@@ -2,6 +2,7 @@ package cgroup_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -342,5 +343,43 @@ func TestHost_MaxDescriptors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// Of several limits the tightest holds, whoever sets it.
+func TestGroup_Limits_tightest(t *testing.T) {
+	f := unpack(t, "v2-systemd-docker")
+	path := "/system.slice/docker-" + id + ".scope"
+	g := group(t, f.open(), path)
+	for _, c := range []struct {
+		own, bytes uint64
+		by         string
+	}{{16 << 30, 8 << 30, "/system.slice"}, {4 << 30, 4 << 30, path}} {
+		f.write("cgroup"+path+"/memory.max", fmt.Sprintln(c.own))
+		if l := g.Limits(); l.MemoryBytes != cimeter.Some(c.bytes) || l.MemorySetBy != c.by {
+			t.Errorf("own limit of %d: %+v by %q, want %d by %q", c.own, l.MemoryBytes, l.MemorySetBy, c.bytes, c.by)
+		}
+	}
+}
+
+// After a reset the peak is that of the descriptor that asked for it.
+func TestGroup_ResetPeak_descriptor(t *testing.T) {
+	f := unpack(t, "v2-systemd-docker")
+	path := "/system.slice/docker-" + id + ".scope"
+	g := group(t, f.open(), path)
+	files := g.Files()
+	peak := "cgroup" + path + "/memory.peak"
+	f.remove(peak) // the descriptor that is open shows the old one on
+	f.write(peak, "0\n")
+	if !g.ResetPeak() || g.Files() != files {
+		t.Fatalf("not reset, or %d files are open, before %d", g.Files(), files)
+	}
+	f.write(peak, "4096\n")
+	var s cimeter.Sample
+	if err := g.Read(&s, cgroup.Full); err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := s.Gauge(cimeter.MemoryPeak); v != 4096 || !ok {
+		t.Errorf("a peak of %d bytes, %v: want 4096", v, ok)
 	}
 }

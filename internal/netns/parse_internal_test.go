@@ -319,3 +319,56 @@ func FuzzRoutes(f *testing.F) {
 		}
 	})
 }
+
+func TestPick(t *testing.T) {
+	links := []link{{index: 3, peer: 2, nsid: 1}, {index: 4, peer: 2, nsid: 5}, {index: 6, peer: 7, nsid: 5}}
+	for name, c := range map[string]struct {
+		nsid, peer, want int32
+	}{
+		"the only one of its namespace": {nsid: 1, want: 3},
+		"one of two, by its peer":       {nsid: 5, peer: 7, want: 6},
+		"one of two":                    {nsid: 5},
+		"a peer in another namespace":   {nsid: 1, peer: 7},
+		"none":                          {nsid: 8, peer: 2},
+	} {
+		if got, ok := pick(links, c.nsid, c.peer); got.index != c.want || ok != (c.want != 0) {
+			t.Errorf("%s: interface %d, %v, want %d", name, got.index, ok, c.want)
+		}
+	}
+}
+
+// A dump may be older than what a read from proc has shown.
+func TestHandle_set(t *testing.T) {
+	var h Handle
+	h.set(10, 20)
+	h.set(9, 30)
+	h.set(11, 29)
+	if h.receive != 11 || h.transmit != 30 {
+		t.Errorf("received %d, sent %d: want 11 and 30", h.receive, h.transmit)
+	}
+}
+
+// The answer to a question that was given up comes before that to the next one.
+func TestConn_next_late(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[1])
+	c := &conn{fd: fds[0], sequence: 7, buf: make([]byte, chunk)} // the sequence number of msg
+	defer c.close()
+	late := msg(unix.RTM_NEWSTATS, statsBody(1))
+	order.PutUint32(late[8:], 6)
+	for _, m := range [][]byte{late, msg(unix.RTM_NEWSTATS, statsBody(2))} {
+		if _, err := unix.Write(fds[1], m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, more, err := c.next()
+	if err != nil || !more {
+		t.Fatalf("%v, %v", more, err)
+	}
+	if s, err := parseStats(m.body); err != nil || s.index != 2 {
+		t.Errorf("interface %d, %v: want the answer to the second question", s.index, err)
+	}
+}

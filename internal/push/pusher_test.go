@@ -332,6 +332,19 @@ func TestPusher_poison(t *testing.T) {
 	}
 }
 
+// What the server has already, since its answer was lost, is done with.
+func TestPusher_duplicate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, spool.Options{})
+		r.server.set(func() { r.server.stored = map[string]bool{record(1).Key: true} })
+		r.put(t, 1, 2)
+		pass(time.Minute)
+		if st := r.spool.Stats(); st.Records != 0 || r.value(catalog.AgentPushed, "duplicate") != 1 || r.value(catalog.AgentPushed, "stored") != 1 || len(r.server.received) != 2 {
+			t.Errorf("%+v, server was sent %v: want each once and an empty spool", st, r.server.received)
+		}
+	})
+}
+
 // A record at which the server breaks is neither dropped nor in the way.
 func TestPusher_serverBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

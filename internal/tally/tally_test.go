@@ -154,6 +154,11 @@ func TestBuild_Count(t *testing.T) {
 	if got := known(); got != [4]bool{true, true, true, true} {
 		t.Errorf("after a success: %v: want all", got)
 	}
+	b = tally.New(tally.Options{}).Build(tally.BuildLabels{CI: "drone"})
+	end("success")
+	if got := known(); got != [4]bool{true, true, true, false} {
+		t.Errorf("after a success alone: %v: want all but unknown", got)
+	}
 }
 
 func TestValue(t *testing.T) {
@@ -231,8 +236,12 @@ func TestTable_Info(t *testing.T) {
 	old, v1 := table.Infos(catalog.ContainerInfo)
 	set("c2", "2")
 	set("c1", "1")
+	series, _ := table.Value(catalog.AgentSeries).Get()
 	table.RemoveInfo(catalog.ContainerInfo, "c1")
 	table.RemoveInfo(catalog.ContainerInfo, "c1")
+	if got, _ := table.Value(catalog.AgentSeries).Get(); got != series-1 {
+		t.Errorf("%g series after one was removed, before %g", got, series)
+	}
 	now, v2 := table.Infos(catalog.ContainerInfo)
 	if v0 == v1 || v1 == v2 {
 		t.Errorf("versions %d %d %d: want them to differ", v0, v1, v2)

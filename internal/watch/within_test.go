@@ -97,3 +97,22 @@ func TestWatcher_withinBounds(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 }
+
+// Folders that are gone make room for others.
+func TestWatcher_withinRoom(t *testing.T) {
+	root := t.TempDir()
+	for i := range 100 {
+		mkdir(t, root, "docker", "c-1", fmt.Sprint("many-", i))
+	}
+	w := open(t, root, 0)
+	w.Within("/docker/c-1", func(e watch.Event) { t.Errorf("event %v", e) })
+	for i := range 100 {
+		if err := os.Remove(filepath.Join(root, "docker", "c-1", fmt.Sprint("many-", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mkdir(t, root, "docker", "c-1", "buildkit", "c-step")
+	if got := collect(t, w, 1); got[0].Path != "/docker/c-1/buildkit/c-step" {
+		t.Fatalf("got %v", got)
+	}
+}

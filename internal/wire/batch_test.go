@@ -219,6 +219,7 @@ func TestDecodeBatch_bombs(t *testing.T) {
 		"zstd of 64 MiB of zeros": {bomb("zstd", io.LimitReader(zeros{}, much)), "zstd"},
 		"gzip of 64 MiB of zeros": {bomb("gzip", io.LimitReader(zeros{}, much)), "gzip"},
 		"gzip of empty lines":     {bomb("gzip", bytes.NewReader(empty)), "gzip"},
+		"gzip of 4 MiB of zeros":  {bomb("gzip", io.LimitReader(zeros{}, 4<<20)), "gzip"}, // within the size, not the ratio
 		"zstd of empty lines":     {bomb("zstd", bytes.NewReader(empty)), "zstd"},
 		"plain and too large":     {empty, ""},
 		"a window of 64 MiB":      {packed(t, bytes.Repeat([]byte("x"), 10<<20), 64<<20), "zstd"},
@@ -291,6 +292,7 @@ func TestHeartbeat(t *testing.T) {
 		"no agent":        {`{"machine":"m","interval_seconds":5}`, cimeter.ErrInvalid},
 		"no machine":      {`{"agent":"a","interval_seconds":5}`, cimeter.ErrInvalid},
 		"no interval":     {`{"agent":"a","machine":"m"}`, cimeter.ErrInvalid},
+		"a day":           {`{"agent":"a","machine":"m","interval_seconds":86400}`, cimeter.ErrInvalid},
 		"a bad build key": {`{"agent":"a","machine":"m","interval_seconds":5,"running":[{"key":"x"}]}`, cimeter.ErrInvalid},
 		"deep":            {strings.Repeat("[", 20), cimeter.ErrInvalid},
 		"huge":            {`{"agent":"` + strings.Repeat("x", wire.MaxHeartbeatBytes) + `"}`, wire.ErrTooLarge},
