@@ -19,9 +19,9 @@ import (
 // self is this process as the caller of a job socket.
 type self struct{ record *cimeter.Record }
 
-func (s self) Container() string { return "c" }
-func (s self) Same() bool        { return true }
-func (s self) Close()            {}
+func (s self) Scope() string { return "c" }
+func (s self) Same() bool    { return true }
+func (s self) Close()        {}
 func (s self) Account(context.Context) (*cimeter.Record, string, error) {
 	return s.record, "step_script", nil
 }

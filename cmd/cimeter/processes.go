@@ -32,10 +32,11 @@ func newProcesses(conf config.Agent) *agent.Processes {
 		// system's tools, and Woodpecker sets variables of GitLab's and Drone's names.
 		Identify: ci.FirstProcess(buildkite.OfProcess, newLegs(github.OfProcess).Identify, woodpecker.OfProcess, gitlab.OfProcess,
 			drone.OfProcess, jenkins.OfProcess),
-		Stage:     processStage,
-		Container: gitlab.ShellContainer,
-		OneJob:    func(kind string) bool { return kind == github.CI },
-		Pauses:    func(kind string) bool { return kind == jenkins.CI }, // a pipeline waits, or works elsewhere
+		Stage:      processStage,
+		Container:  gitlab.ShellContainer,
+		OneJob:     func(kind string) bool { return kind == github.CI },
+		OneAtATime: func(kind string) bool { return kind == gitlab.CI || kind == buildkite.CI },
+		Pauses:     func(kind string) bool { return kind == jenkins.CI }, // a pipeline waits, or works elsewhere
 	}
 }
 

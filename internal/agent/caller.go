@@ -22,12 +22,14 @@ type Caller struct {
 	pidfd     int    // -1: the kernel has none
 	start     uint64 // when it began, where there is no pidfd
 	container string
+	shell     *shell        // of a process in no container: its family
 	learn     time.Duration // learnTime
 }
 
-// Hold takes hold of process pid, and looks which container it is in. The error
-// wraps [cimeter.ErrNotFound] when it is in none, and [cimeter.ErrGone] when
-// there is no such process.
+// Hold takes hold of process pid, and looks which container it is in, or else
+// which family of processes it was born into. The error wraps
+// [cimeter.ErrNotFound] when it is in none, and [cimeter.ErrGone] when there is no
+// such process.
 func (a *Agent) Hold(pid int) (_ *Caller, err error) {
 	c := &Caller{agent: a, pid: pid, pidfd: -1, learn: learnTime}
 	c.pidfd, err = process.OpenPidfd(pid)
@@ -40,6 +42,9 @@ func (a *Agent) Hold(pid int) (_ *Caller, err error) {
 	b, err := a.procs.Cgroup(pid) // after the hold: it is of the process that is held
 	if err == nil {
 		c.container, err = containerOf(b)
+		if errors.Is(err, cimeter.ErrNotFound) && a.shells != nil {
+			c.shell, err = a.shells.familyOf(pid)
+		}
 	}
 	if err != nil {
 		c.Close()
@@ -49,8 +54,8 @@ func (a *Agent) Hold(pid int) (_ *Caller, err error) {
 }
 
 // containerOf returns the id of the container that a process with this
-// /proc/PID/cgroup is in. A process that is in one container here and in
-// another there is in none.
+// /proc/PID/cgroup is in; [cimeter.ErrNotFound] is none. A process that is in one
+// container here and in another there is [cimeter.ErrConflict].
 func containerOf(b []byte) (id string, err error) {
 	groups, err := cgroup.ParseProcCgroup(b)
 	if err != nil {
@@ -62,7 +67,7 @@ func containerOf(b []byte) (id string, err error) {
 			continue
 		}
 		if id != "" && id != one {
-			return "", fmt.Errorf("in containers %.12s and %.12s: %w", id, one, cimeter.ErrNotFound)
+			return "", fmt.Errorf("in containers %.12s and %.12s: %w", id, one, cimeter.ErrConflict)
 		}
 		id = one
 	}
@@ -72,8 +77,14 @@ func containerOf(b []byte) (id string, err error) {
 	return id, nil
 }
 
-// Container is the id of the container that the process is in.
-func (c *Caller) Container() string { return c.container }
+// Scope names what the process is a part of: its container's id, or its family's.
+// No two have one.
+func (c *Caller) Scope() string {
+	if c.shell != nil {
+		return c.shell.scope()
+	}
+	return c.container
+}
 
 // Same reports whether the process still lives, so that its number was its own
 // since it was held.
@@ -104,10 +115,15 @@ func (c *Caller) Close() {
 const learnTime = 600 * time.Millisecond
 
 // Account returns the account so far of the build that the process's container
-// belongs to, and the stage that runs. The error wraps [cimeter.ErrNotFound]
-// when the container belongs to no build, and [cimeter.ErrUnavailable] when the
-// meter does not answer before ctx ends; the meter waits for nobody.
+// or family belongs to, and the stage that runs. The error wraps
+// [cimeter.ErrNotFound] when it belongs to no build, and [cimeter.ErrUnavailable]
+// when the meter does not answer before ctx ends; the meter waits for nobody.
 func (c *Caller) Account(ctx context.Context) (*cimeter.Record, string, error) {
+	if c.shell != nil {
+		if err := c.freshen(ctx); err != nil {
+			return nil, "", err
+		}
+	}
 	type told struct {
 		attrib.Running
 		ok, unsettled bool
@@ -117,19 +133,19 @@ func (c *Caller) Account(ctx context.Context) (*cimeter.Record, string, error) {
 	defer enough.Stop()
 	for {
 		c.agent.meter.post(func() {
-			r, ok := c.agent.meter.accountOf(c.container, time.Now)
-			answer <- told{r, ok, !ok && c.agent.meter.untold(c.container)}
+			r, ok := c.agent.meter.accountOf(c, time.Now)
+			answer <- told{r, ok, !ok && c.shell == nil && c.agent.meter.untold(c.container)}
 		})
 		var t told
 		select {
 		case <-ctx.Done():
-			return nil, "", fmt.Errorf("container %.12s: the meter is busy: %w", c.container, cimeter.ErrUnavailable)
+			return nil, "", fmt.Errorf("%.24s: the meter is busy: %w", c.Scope(), cimeter.ErrUnavailable)
 		case t = <-answer:
 		}
 		if t.ok {
 			return t.Record, t.Stage, nil
 		}
-		none := fmt.Errorf("container %.12s: of no build: %w", c.container, cimeter.ErrNotFound)
+		none := fmt.Errorf("%.24s: of no build: %w", c.Scope(), cimeter.ErrNotFound)
 		if !t.unsettled {
 			return nil, "", none
 		}
@@ -149,14 +165,21 @@ func (m *meter) untold(container string) bool {
 	return k == nil || k.stand == nothing || k.stand == waiting || k.stand == ofPod || k.stand == ours && k.running == nil && k.seen == 0
 }
 
-// accountOf reads the counters of the build that a container is booked on, and
-// renders its account.
-func (m *meter) accountOf(container string, now func() time.Time) (attrib.Running, bool) {
-	k := m.known[container]
+// accountOf renders the account of the build that a caller's container or family
+// is booked on.
+func (m *meter) accountOf(c *Caller, now func() time.Time) (attrib.Running, bool) {
+	if c.shell != nil {
+		return m.accountOfShell(c.shell, now)
+	}
+	k := m.known[c.container]
 	if k == nil || k.stand != ours || k.running == nil || k.running.closed {
 		return attrib.Running{}, false
 	}
-	key := k.running.segment.BuildKey() // what the ledger booked it on, not what it claims
+	return m.accountOfBuild(k.running.segment.BuildKey(), now) // what the ledger booked it on, not what it claims
+}
+
+// accountOfBuild reads the counters of a build's containers and renders its account.
+func (m *meter) accountOfBuild(key string, now func() time.Time) (attrib.Running, bool) {
 	if key == "" {
 		return attrib.Running{}, false
 	}

@@ -61,8 +61,8 @@ func TestAgent_Hold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if c.Container() != ours.ID || !c.Same() {
-		t.Errorf("container %s, same %t", c.Container(), c.Same())
+	if c.Scope() != ours.ID || !c.Same() {
+		t.Errorf("scope %s, same %t", c.Scope(), c.Same())
 	}
 	ours.finish(t, nil)
 	if c.Same() {

@@ -16,7 +16,7 @@ import (
 const tokenWakeShells, tokenEvents = -1, -2
 
 func newShells(a *Agent, o *Processes) (*shells, error) {
-	s := &shells{Agent: a, opts: o, epoll: -1, wake: -1, pidfds: make(map[int]int), holders: make(map[string]int), gauges: newShellGauges(a.opts.Tally)}
+	s := &shells{Agent: a, opts: o, epoll: -1, wake: -1, pidfds: make(map[int]int), holders: make(map[string]int), ends: make(map[runnersBuild]time.Duration), gauges: newShellGauges(a.opts.Tally)}
 	err := s.open()
 	if err != nil {
 		s.close()
@@ -59,6 +59,9 @@ func (s *shells) register(fd, token int) error {
 }
 
 func (s *shells) close() {
+	s.inboxMu.Lock()
+	s.done = true
+	s.inboxMu.Unlock()
 	if s.conn != nil {
 		s.conn.Close()
 	}
@@ -107,9 +110,7 @@ func (s *shells) begin(now time.Time) {
 // run follows processes until ctx ends.
 func (s *shells) run(ctx context.Context) {
 	defer s.close()
-	stop := context.AfterFunc(ctx, func() {
-		_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it has room for it
-	})
+	stop := context.AfterFunc(ctx, func() { s.post(func() {}) })
 	defer stop()
 	next := time.Now().Add(s.Agent.opts.Interval)
 	for ctx.Err() == nil {
@@ -138,6 +139,7 @@ func (s *shells) wait(d time.Duration) {
 	for _, e := range s.ready[:n] {
 		switch pid := int(e.Fd); pid {
 		case tokenWakeShells:
+			s.takeInbox()
 		case tokenEvents:
 			s.drain()
 		default:

@@ -119,6 +119,7 @@ func (s *shells) settleIdentity(sh *shell, id cimeter.Identity) {
 	s.mu.Lock()
 	sh.start = sh.family.Start
 	sh.known, sh.identity, sh.holder = true, id, holder
+	s.contest(sh)
 	s.mu.Unlock()
 }
 
@@ -160,6 +161,7 @@ func (s *shells) over(f *process.Family) {
 	defer s.mu.Unlock()
 	sh.publish(time.Now())
 	sh.ended = wall(f.Ended)
+	s.noteEnd(sh)
 	if f.Coded {
 		sh.exit = cimeter.Some(exitCode(f.Code))
 	}

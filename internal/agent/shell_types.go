@@ -36,6 +36,9 @@ type Processes struct {
 	// OneJob reports whether a runner of that CI system has one job in its life:
 	// the build lasts as long.
 	OneJob func(ci string) bool
+	// OneAtATime reports whether a runner runs the programs of a build of that CI
+	// system one after the other.
+	OneAtATime func(ci string) bool
 	// Pauses reports whether builds of that CI system have times in which no
 	// process of theirs runs.
 	Pauses func(ci string) bool
@@ -103,6 +106,12 @@ type shells struct {
 
 	scanned, asked, runnerSeen time.Time
 
+	ends map[runnersBuild]time.Duration // see contest
+
+	inboxMu sync.Mutex
+	inbox   []func() // to be called by the goroutine
+	done    bool     // it does not any more
+
 	mu      sync.Mutex
 	list    []*shell
 	holders map[string]int // runners that hold a build open, to their pid
@@ -136,7 +145,8 @@ type shell struct {
 	sample   cimeter.Sample
 	dropped  bool // of no build
 
-	counted bool // in shells.unknown
+	counted   bool // in shells.unknown
+	contested bool // another one claims its build: nothing of it is told
 
 	// The meter's.
 	segment *attrib.Segment

@@ -47,13 +47,13 @@ type Answer struct {
 // The bounds.
 const (
 	maxConnections = 8                      // at once: a job asks once or twice in its life
-	maxOfOne       = 2                      // of them from one container
+	maxOfOne       = 2                      // of them from one scope (see Caller)
 	maxQuestion    = 64                     // bytes
 	maxGreeting    = 64                     // bytes
 	maxAnswer      = 4 << 20                // bytes: a build of a thousand stages
 	deadline       = time.Second            // of one connection, all in all
 	historyTime    = 150 * time.Millisecond // that an answer waits for what is usual
-	askAgain       = 200 * time.Millisecond // until then a container gets the same answer
+	askAgain       = 200 * time.Millisecond // until then a scope gets the same answer
 	perSecond      = 200                    // connections: one costs the agent 0.1 ms
 	burst          = 32
 )

@@ -63,9 +63,9 @@ type caller struct {
 	leave     chan struct{} // not nil: it answers when this is closed
 }
 
-func (c *caller) Container() string { return c.container }
-func (c *caller) Same() bool        { return !c.ended }
-func (c *caller) Close()            { c.open.Add(-1) }
+func (c *caller) Scope() string { return c.container }
+func (c *caller) Same() bool    { return !c.ended }
+func (c *caller) Close()        { c.open.Add(-1) }
 func (c *caller) Account(ctx context.Context) (*cimeter.Record, string, error) {
 	c.asked.Add(1)
 	if c.enter != nil {

@@ -24,7 +24,7 @@ import (
 // Options are what a server needs. Hold and Tally must be set.
 type Options struct {
 	// Hold takes hold of a process; see Caller. cimeter.ErrNotFound: it is in no
-	// container. cimeter.ErrGone: there is no such process.
+	// container, and no descendant of a runner. cimeter.ErrGone: there is no such process.
 	Hold func(pid int) (Caller, error)
 	// History returns a job's last builds; nil: what is usual is not known. It
 	// is called from at most two goroutines at once.
@@ -37,10 +37,11 @@ type Options struct {
 // Caller is a process that is held: as long as Same says so, its number has not
 // gone to another one.
 type Caller interface {
-	// Container is the id of the container that it was in when it was held.
-	Container() string
-	// Account returns the account so far of the container's build, and the stage
-	// that runs. cimeter.ErrNotFound: the container is of no build.
+	// Scope names what it was a part of when it was held: a container, or the
+	// processes that a runner started. All of one scope are of one build, or of none.
+	Scope() string
+	// Account returns the account so far of the scope's build, and the stage that
+	// runs. cimeter.ErrNotFound: the scope is of no build.
 	Account(ctx context.Context) (r *cimeter.Record, stage string, err error)
 	// Same reports whether the process still lives.
 	Same() bool
@@ -56,11 +57,11 @@ type Server struct {
 	counts  map[string]*tally.Value
 
 	mu     sync.Mutex
-	open   map[string]int    // connections of a container
-	recent map[string]recent // by container
+	open   map[string]int    // connections of a scope
+	recent map[string]recent // by scope
 }
 
-// recent is the last answer to a container.
+// recent is the last answer to a scope.
 type recent struct {
 	at     time.Time
 	answer []byte
@@ -179,9 +180,9 @@ func (s *Server) serve(ctx context.Context, c *net.UnixConn) (result string, err
 		return unknown, err
 	}
 	defer caller.Close()
-	id := caller.Container()
+	id := caller.Scope()
 	if !s.enter(id) {
-		return refused, errors.New("too many connections of one container")
+		return refused, errors.New("too many connections of one container or family of processes")
 	}
 	defer s.leave(id)
 	if err := s.question(c, pid); err != nil {
@@ -261,36 +262,36 @@ func (s *Server) say(c *net.UnixConn, a Answer) error {
 	return err
 }
 
-func (s *Server) enter(container string) bool {
+func (s *Server) enter(scope string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[container] >= maxOfOne {
+	if s.open[scope] >= maxOfOne {
 		return false
 	}
-	s.open[container]++
+	s.open[scope]++
 	return true
 }
 
-func (s *Server) leave(container string) {
+func (s *Server) leave(scope string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[container]--; s.open[container] == 0 {
-		delete(s.open, container)
+	if s.open[scope]--; s.open[scope] == 0 {
+		delete(s.open, scope)
 	}
 }
 
-// lately returns what the container was told a moment ago, so that a flood of
+// lately returns what the scope was told a moment ago, so that a flood of
 // questions costs the meter one in a while.
-func (s *Server) lately(container string, now time.Time) []byte {
+func (s *Server) lately(scope string, now time.Time) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r, ok := s.recent[container]; ok && now.Sub(r.at) < askAgain {
+	if r, ok := s.recent[scope]; ok && now.Sub(r.at) < askAgain {
 		return r.answer
 	}
 	return nil
 }
 
-func (s *Server) keep(container string, answer []byte, now time.Time) {
+func (s *Server) keep(scope string, answer []byte, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, r := range s.recent {
@@ -298,7 +299,7 @@ func (s *Server) keep(container string, answer []byte, now time.Time) {
 			delete(s.recent, id)
 		}
 	}
-	s.recent[container] = recent{now, answer}
+	s.recent[scope] = recent{now, answer}
 }
 
 // pageOf is the address of a build's page.

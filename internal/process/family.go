@@ -121,6 +121,7 @@ type treeNode struct {
 	dirty       bool // a child ended since its account was read
 	contained   bool // it is in a container
 	headless    bool // its first thread has ended
+	claimed     bool // it is of its family by what it says alone, or below such a one
 	rounds      int
 
 	own uint64 // nanoseconds

@@ -128,6 +128,12 @@ func (f *Forest) Close() {
 // Lives reports whether process pid is followed and lives.
 func (f *Forest) Lives(pid int) bool { return f.nodes[pid] != nil }
 
+// Runs reports whether the first process of a family lives.
+func (f *Forest) Runs(family *Family) bool {
+	n := f.nodes[family.Root]
+	return n != nil && n.family == family && f.clock(n)
+}
+
 // Runners returns how many runners live.
 func (f *Forest) Runners() int { return f.runners }
 
@@ -171,7 +177,7 @@ func (f *Forest) add(p *treeNode, pid int, at time.Duration) *treeNode {
 	n.parent, n.born = p.pid, at
 	p.kids = true
 	if !p.runner {
-		n.contained = p.contained
+		n.contained, n.claimed = p.contained, p.claimed
 		f.join(n, p.family)
 		return n
 	}
@@ -332,7 +338,9 @@ func (f *Forest) settle(n, waits *treeNode, at time.Duration) {
 		}
 	}
 	if n.pid == family.Root {
-		family.RootEnded = now()
+		if family.RootEnded = at; at == 0 {
+			family.RootEnded = now()
+		}
 	}
 	if family.living--; family.unread && n.pid == family.Root {
 		f.unread = append(f.unread, family) // see Settled

@@ -33,6 +33,19 @@ func (f *Forest) Round(looking bool) {
 	}
 }
 
+// Refresh brings the totals of one family up to date, as Round does for all.
+func (f *Forest) Refresh(family *Family) {
+	family.round = totals{}
+	for _, n := range f.nodes {
+		if n.family == family {
+			f.update(n)
+		}
+	}
+	if family.living > 0 {
+		family.sum(family.round)
+	}
+}
+
 // account reads what a runner waited for, and counts what no family showed.
 func (f *Forest) account(n *treeNode) {
 	if f.read(n) != nil || !n.proved {

@@ -191,7 +191,7 @@ func (f *Forest) meetOne(c newcomer) {
 	case c.parent == 1 && len(f.nodes) < maxProcesses:
 		if family := f.opts.Orphan(c.pid); family != nil {
 			n := f.node(c.pid)
-			n.parent, n.start, n.born = 1, c.start, f.startOf(c.start)
+			n.parent, n.start, n.born, n.claimed = 1, c.start, f.startOf(c.start), true
 			f.join(n, family)
 			if family.Root == c.pid {
 				family.Started, family.Start = n.born, c.start
