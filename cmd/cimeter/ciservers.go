@@ -103,7 +103,10 @@ func agentBuilds(agents []httpapi.Agent) (builds []queue.AgentBuild) {
 			booted = a.Host.BootedAt
 		}
 		for _, b := range a.Running {
-			builds = append(builds, queue.AgentBuild{Key: b.Key, Machine: a.Machine, Stage: b.Stage, BootedAt: booted, PulledAt: b.PulledAt, StartedAt: b.StartedAt})
+			is := cimeter.Build{CI: b.CI, Server: b.Server, Project: b.Project, Pipeline: b.Pipeline, Runner: b.Runner}
+			builds = append(builds, queue.AgentBuild{
+				Key: b.Key, Machine: a.Machine, Stage: b.Stage, BootedAt: booted, PulledAt: b.PulledAt, StartedAt: b.StartedAt, Place: is.Place(), Attempt: b.Attempt,
+			})
 		}
 	}
 	return builds

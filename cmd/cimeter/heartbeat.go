@@ -11,7 +11,7 @@ func (m *metering) running() []wire.Running {
 	var out []wire.Running
 	for _, r := range m.agent.Running() {
 		out = append(out, wire.Running{
-			Key: r.Key, CI: r.CI, Project: r.Project, Number: r.Number, Name: r.Name, Runner: r.Runner, URL: r.URL,
+			Key: r.Key, CI: r.CI, Server: r.Server, Project: r.Project, Number: r.Number, Name: r.Name, Attempt: r.Attempt, Pipeline: r.Pipeline, Runner: r.Runner, URL: r.URL,
 			Stage: r.Stage, StartedAt: r.StartedAt, PulledAt: r.ImagePulledAt, CPUSeconds: r.Usage.CPUSeconds.Total, MemoryBytes: r.MemoryBytes,
 			IOBytes: r.Usage.IOBytes, NetworkBytes: r.Usage.NetworkBytes, Limits: r.Limits,
 		})

@@ -45,6 +45,7 @@ func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []Ended) {
 		b.agents[a.Key] = a
 	}
 	for _, s := range b.order {
+		b.place(s, agents, now)
 		workers := s.list()
 		reasons, pool := map[string]Why{}, newPool(workers)
 		var waits []float64

@@ -27,7 +27,7 @@ func (b *Board) State(now time.Time) State {
 			st.Builds = append(st.Builds, builds...)
 		}
 		for i := range workers {
-			st.Workers = append(st.Workers, s.viewWorker(workers[i], on, now))
+			st.Workers = append(st.Workers, b.viewWorker(s, workers[i], on, now))
 		}
 		st.Servers = append(st.Servers, s.view(st.Workers[len(st.Workers)-len(workers):], builds, now))
 	}
@@ -91,7 +91,7 @@ func (b *Board) view(s *server, workers []cimeter.Worker, now time.Time) (builds
 			}
 			b.join(s, &v, now)
 			if j.Worker != "" {
-				on[j.Worker] = append(on[j.Worker], j.Key)
+				on[j.Worker] = append(on[j.Worker], v.Key)
 			}
 		}
 		builds = append(builds, v)
@@ -107,7 +107,7 @@ func (b *Board) join(s *server, v *Build, now time.Time) {
 	a, metered := b.agents[v.Key]
 	switch {
 	case metered:
-		v.Metered, v.Stage = true, a.Stage
+		v.Metered, v.Stage, v.Key = true, a.Stage, a.Key
 		if v.Machine == "" {
 			v.Machine = a.Machine
 		}
@@ -123,14 +123,14 @@ func (b *Board) join(s *server, v *Build, now time.Time) {
 	}
 }
 
-func (s *server) viewWorker(w cimeter.Worker, on map[string][]string, now time.Time) Worker {
+func (b *Board) viewWorker(s *server, w cimeter.Worker, on map[string][]string, now time.Time) Worker {
 	keys := slices.Clone(on[w.ID])
 	for _, key := range w.Builds {
 		_, over := s.ended[key]
 		if e := s.jobs[key]; e != nil {
 			over = !s.active(e) || e.rank() != rankRunning
 		}
-		if !over && !slices.Contains(keys, key) {
+		if key = b.keyOf(key); !over && !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	}

@@ -15,6 +15,10 @@ type AgentBuild struct {
 	BootedAt  time.Time // when its machine did; zero: not known
 	PulledAt  time.Time // when the last image that it needed was there; zero: none was pulled
 	StartedAt time.Time // when its first container started
+	// Place and Attempt are those of the build where its server has another key for it:
+	// see [cimeter.Build.Place]. "" and 0: it has the same, or it is not known.
+	Place   string
+	Attempt int
 }
 
 // startingTime is how long a build whose worker has it can be believed to wait for a

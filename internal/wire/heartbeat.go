@@ -39,9 +39,12 @@ type Spool struct {
 type Running struct {
 	Key         string               `json:"key"`
 	CI          string               `json:"ci,omitempty"`
+	Server      string               `json:"server,omitempty"`
 	Project     string               `json:"project,omitempty"`
 	Number      string               `json:"number,omitempty"`
 	Name        string               `json:"name,omitempty"`
+	Attempt     int                  `json:"attempt,omitempty"`
+	Pipeline    string               `json:"pipeline,omitempty"`
 	Runner      cimeter.Runner       `json:"runner,omitzero"`
 	URL         string               `json:"url,omitempty"`
 	Stage       string               `json:"stage,omitempty"` // that runs now
