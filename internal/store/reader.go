@@ -18,8 +18,9 @@ type Reader struct {
 // NewReader returns the reads of a back end.
 func NewReader(q Queryer) Reader { return Reader{q: q, sums: &sumCache{}} }
 
-// Get returns the record of a key with its trace. The error wraps
-// [cimeter.ErrNotFound] when there is none.
+// Get returns the record of a key, or of what a build did on a machine, by its
+// [MachineKey], with its trace. The error wraps [cimeter.ErrNotFound] when there is
+// none.
 func (r Reader) Get(ctx context.Context, key string) (*cimeter.Record, error) {
 	var record, trace []byte
 	found := false
@@ -39,10 +40,16 @@ WHERE k.key = ? AND k.shard = ?`, key, Shard(key))
 			return nil, fmt.Errorf("build %.200q: %w", key, err)
 		}
 	}
-	if !found {
-		return nil, fmt.Errorf("build %.200q: %w", key, cimeter.ErrNotFound)
+	if found {
+		return Decode(key, record, trace)
 	}
-	return Decode(key, record, trace)
+	if build, ok := BuildOf(key); ok {
+		// Whoever came first has the build's own key.
+		if record, err := r.Get(ctx, build); err == nil && MachineKey(build, Clean(record.Machine)) == key {
+			return record, nil
+		}
+	}
+	return nil, fmt.Errorf("build %.200q: %w", key, cimeter.ErrNotFound)
 }
 
 // Trace returns the trace of a key. The error wraps [cimeter.ErrNotFound] when

@@ -19,6 +19,7 @@ type Store interface {
 	SetNote(ctx context.Context, name, value string) error
 	Get(ctx context.Context, key string) (*cimeter.Record, error)
 	Trace(ctx context.Context, key string) (*cimeter.Trace, error)
+	Machines(ctx context.Context, key string) ([]*cimeter.Record, error)
 	List(ctx context.Context, q store.Query) (store.Page, error)
 	Each(ctx context.Context, f filter.Filter, traces bool, fn func(*cimeter.Record) error) error
 	Sum(ctx context.Context, f filter.Filter) (store.Sum, error)
@@ -57,6 +58,11 @@ var cases = []struct {
 	{"a build that only its CI server told of is there without usage", testJobs},
 	{"a record and the jobs of its build join in any order", testJoin},
 	{"records and jobs at once make one build each", testJoinAtOnce},
+	{"each machine's part of a build is kept once", testSpread},
+	{"the machines of a build may write at once", testSpreadAtOnce},
+	{"a build of several machines is told of at any time", testSpreadTold},
+	{"builds that share a key by chance are told apart", testSpreadOthers},
+	{"a part is kept once though the first is deleted", testSpreadRetained},
 	{"a note is kept", testNote},
 	{"what stands beside a build is kept as long as it is", testSections},
 	{"the history of queues is kept, in steps, for a time", testQueuePoints},

@@ -77,8 +77,7 @@ func (s *Store) Bulk(ctx context.Context, fill func(write func(rows []*store.Row
 			if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off"); err != nil {
 				return err
 			}
-			var result store.PutResult
-			_, _, _, err := s.put(ctx, tx, rows, &result)
+			_, err := s.put(ctx, tx, newPutting(rows))
 			return err
 		})
 	})

@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,46 +11,30 @@ import (
 	"github.com/cimeter/cimeter/internal/store"
 )
 
-// Put keeps a batch, all of it or nothing, durably. A key that is there already
-// is counted and changes nothing. After an error the batch may have been kept;
-// putting it again is safe.
+// Put keeps a batch, all of it or nothing, durably. A key that is there already of
+// the same machine is counted and changes nothing; of another one, see
+// [store.OnOther]. After an error the batch may have been kept; putting it again is
+// safe.
 func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, error) {
 	all, err := store.NewRows(batch)
 	if err != nil {
 		return store.PutResult{}, err
 	}
-	var result store.PutResult
-	rows := make([]*store.Row, 0, len(all))
-	seen := make(map[string]int, len(all)) // key to its first place in the batch
-	for i, row := range all {
-		if _, ok := seen[row.Key]; ok {
-			result.Duplicates++
-			continue
-		}
-		seen[row.Key] = i
-		rows = append(rows, row)
-	}
-	// Servers that put the same keys take the locks in one order.
-	slices.SortFunc(rows, func(x, y *store.Row) int { return cmp.Compare(x.Key, y.Key) })
+	p := newPutting(all)
 	var names []store.Name
-	var fresh map[string]int64
-	var keptFrom int64
-	err = s.partitions(ctx, rows)
+	err = s.partitions(ctx, all)
 	if err == nil {
 		err = s.transaction(ctx, func(tx pgx.Tx) (err error) {
-			names, fresh, keptFrom, err = s.put(ctx, tx, rows, &result)
+			names, err = s.put(ctx, tx, p)
 			return err
 		})
 	}
 	if err != nil {
 		return store.PutResult{}, fmt.Errorf("put %d records: %w", len(batch), coded(err))
 	}
-	s.remember(names, keptFrom)
-	result.Fresh = make([]bool, len(batch))
-	for key := range fresh {
-		result.Fresh[seen[key]] = true
-	}
-	return result, nil
+	s.remember(names, p.keptFrom)
+	s.unjoined.Add(p.unjoined)
+	return p.result(len(batch)), nil
 }
 
 var buildColumns = []string{"shard", "id", "key", "at", "received_at", "agent", "ci", "server", "project", "number", "name", "ref", "event", "pipeline", "machine",
@@ -67,42 +49,43 @@ queue_us = r.queue_us + excluded.queue_us, queued = r.queued + excluded.queued, 
 io_bytes = r.io_bytes + excluded.io_bytes, net_bytes = r.net_bytes + excluded.net_bytes, mem_peak = greatest(r.mem_peak, excluded.mem_peak),
 last_at = greatest(r.last_at, excluded.last_at)`
 
-// put writes rows of different keys, sorted by key. The keys come first: which
-// of them are new decides what is copied into the tables.
-func (s *Store) put(ctx context.Context, tx pgx.Tx, rows []*store.Row, result *store.PutResult) (names []store.Name, fresh map[string]int64, from int64, err error) {
+// put writes a batch. The keys come first: which of them are new decides what is
+// copied into the tables.
+func (s *Store) put(ctx context.Context, tx pgx.Tx, p *putting) ([]store.Name, error) {
 	// The lock keeps retention from moving the bound under this transaction.
-	if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from' FOR SHARE").Scan(&from); err != nil {
-		return nil, nil, 0, err
+	if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE name = 'kept_from' FOR SHARE").Scan(&p.keptFrom); err != nil {
+		return nil, err
 	}
-	rows = slices.DeleteFunc(rows, func(r *store.Row) bool {
-		if r.At < from {
-			result.Expired++
-			return true
-		}
-		return false
-	})
-	if len(rows) == 0 {
-		return nil, nil, from, nil
+	if err := p.narrow(ctx, tx); err != nil || len(p.rows) == 0 {
+		return nil, err
 	}
-	all := len(rows)
-	fresh, err = newKeys(ctx, tx, rows)
+	if err := places(ctx, tx, p.rows); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.fresh, err = newKeys(ctx, tx, p.rows); err != nil {
+		return nil, err
+	}
+	joined, err := join(ctx, tx, p.rows, p.fresh, &p.unjoined)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
-	var replaced []*store.Row
-	if rows, replaced, err = meter(ctx, tx, rows, fresh); err != nil {
-		return nil, nil, 0, err
+	rows, replaced, err := meter(ctx, tx, p.rows, p.fresh)
+	if err != nil {
+		return nil, err
 	}
-	result.Stored = len(fresh)
-	result.Duplicates += all - len(fresh)
-	if len(rows) == 0 {
-		return nil, fresh, from, nil
+	replaced = append(replaced, joined...)
+	others, err := p.onOthers(ctx, tx, rows)
+	if err != nil {
+		return nil, err
 	}
-	if err := copyRows(ctx, tx, rows, fresh); err != nil {
-		return nil, nil, 0, err
+	if rows = append(rows, others...); len(rows) == 0 {
+		return nil, nil
 	}
-	names, err = s.sums(ctx, tx, rows, replaced, from)
-	return names, fresh, from, err
+	if err := copyRows(ctx, tx, rows, p.fresh); err != nil {
+		return nil, err
+	}
+	return s.sums(ctx, tx, rows, replaced, p.keptFrom)
 }
 
 // sums adds what rows, some of which replace others, change in the totals, and

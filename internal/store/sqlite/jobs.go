@@ -37,6 +37,7 @@ func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, key
 	}
 	defer func() { <-s.turn }()
 	var names []store.Name
+	var unjoined int64
 	err := s.transaction(ctx, func(tx *sql.Tx) (err error) {
 		in := &inserter{ctx: ctx, s: s, tx: tx, known: map[string]*sql.Stmt{}}
 		var from int64
@@ -49,7 +50,15 @@ func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, key
 			if err != nil {
 				return err
 			}
-			row, old, err := store.Told(byKey[key], kept, time.Now())
+			jobs := byKey[key]
+			row, old, err := store.Told(jobs, kept, time.Now())
+			if err == nil && row != nil && old == nil {
+				var beside *store.Beside
+				if beside, err = in.beside(row); err == nil && beside != nil {
+					id = beside.ID
+					row, old, err = store.Told(store.Rekeyed(jobs, beside.Key), &beside.Kept, time.Now())
+				}
+			}
 			switch {
 			case err != nil:
 				return err
@@ -66,11 +75,13 @@ func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, key
 			}
 			rows = append(rows, row)
 		}
+		unjoined = in.unjoined
 		names, err = in.sums(rows, replaced)
 		return err
 	})
 	if err == nil {
 		s.named.Add(names)
+		s.unjoined.Add(unjoined)
 	}
 	return err
 }
@@ -100,6 +111,60 @@ func (in *inserter) meter(r *store.Row) (merged, old *store.Row, err error) {
 		return nil, nil, err
 	}
 	return merged, old, in.replace(id, merged)
+}
+
+// beside returns the other side of a build that has no key which agent and CI server
+// both know; nil: it has none yet, or it cannot be told which it is.
+func (in *inserter) beside(r *store.Row) (*store.Beside, error) {
+	s, ok := store.Around(r)
+	if !ok {
+		return nil, nil
+	}
+	rows, err := in.tx.QueryContext(in.ctx, `SELECT key, id, received_at, agent, record, trace FROM builds JOIN bodies USING (id)
+WHERE pipeline = ? AND at BETWEEN ? AND ? AND runner = ? LIMIT ?`, s.Pipeline, s.From, s.To, s.Runner, store.MaxAround)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var around []store.Beside
+	for rows.Next() {
+		var b store.Beside
+		if err := rows.Scan(&b.Key, &b.ID, &b.ReceivedAt, &b.Agent, &b.Record, &b.Trace); err != nil {
+			return nil, err
+		}
+		around = append(around, b)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	at, ambiguous := store.Join(r, around)
+	switch {
+	case ambiguous:
+		in.unjoined++
+		return nil, nil
+	case at < 0:
+		return nil, nil
+	}
+	return &around[at], nil
+}
+
+// joined writes a record that was just inserted together with what a CI server told of
+// its build under another key, which is taken away; nil: nothing was told yet.
+func (in *inserter) joined(r *store.Row) (merged, old *store.Row, err error) {
+	if r.Metered == 0 {
+		return nil, nil, nil
+	}
+	beside, err := in.beside(r)
+	if err != nil || beside == nil {
+		return nil, nil, err
+	}
+	if merged, old, err = store.Meter(r, &beside.Kept); err != nil {
+		return nil, nil, err
+	}
+	if _, err := in.exec("DELETE FROM builds WHERE key = ?", r.Key); err != nil {
+		return nil, nil, err
+	}
+	return merged, old, in.replace(beside.ID, merged)
 }
 
 func (in *inserter) replace(id int64, r *store.Row) error {

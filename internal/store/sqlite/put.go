@@ -24,10 +24,11 @@ type waiting struct {
 	done   chan struct{} // closed: result and err are set
 }
 
-// Put keeps a batch, all of it or nothing, durably. A key that is there already
-// is counted and changes nothing. Batches that come while one is written are
-// written together: one wait for the disk serves all. After an error the batch
-// may have been kept; putting it again is safe.
+// Put keeps a batch, all of it or nothing, durably. A key that is there already of
+// the same machine is counted and changes nothing; of another one, see
+// [store.OnOther]. Batches that come while one is written are written together: one
+// wait for the disk serves all. After an error the batch may have been kept; putting it
+// again is safe.
 func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, error) {
 	rows, err := store.NewRows(batch)
 	if err != nil {
@@ -121,6 +122,8 @@ type inserter struct {
 	s     *Store
 	tx    *sql.Tx
 	known map[string]*sql.Stmt
+
+	unjoined int64 // builds whose other side could not be told from others
 }
 
 func (in *inserter) prepared(statement string) (stmt *sql.Stmt, err error) {
@@ -144,6 +147,7 @@ func (in *inserter) exec(statement string, args ...any) (sql.Result, error) {
 
 func (s *Store) put(ctx context.Context, group []*waiting) error {
 	var names []store.Name
+	var unjoined int64
 	results := make([]store.PutResult, len(group))
 	err := s.transaction(ctx, func(tx *sql.Tx) (err error) {
 		in := &inserter{ctx: ctx, s: s, tx: tx, known: map[string]*sql.Stmt{}}
@@ -159,26 +163,39 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 					results[i].Expired++
 					continue
 				}
+				switch there, err := in.there(r, from); {
+				case err != nil:
+					return err
+				case there:
+					results[i].Duplicates++
+					continue
+				}
 				ok, err := in.build(r)
 				if err != nil {
 					return err
 				}
+				other := in.joined
 				if !ok {
-					merged, old, err := in.meter(r)
-					if err != nil {
-						return err
+					other = in.again
+				}
+				merged, old, err := other(r)
+				switch {
+				case err != nil:
+					return err
+				case merged != nil:
+					if r = merged; old != nil {
+						replaced = append(replaced, old)
 					}
-					if merged == nil {
-						results[i].Duplicates++
-						continue
-					}
-					r, replaced = merged, append(replaced, old)
+				case !ok:
+					results[i].Duplicates++
+					continue
 				}
 				results[i].Stored++
 				results[i].Fresh[j] = true
 				stored = append(stored, r)
 			}
 		}
+		unjoined = in.unjoined
 		names, err = in.sums(stored, replaced)
 		return err
 	})
@@ -186,6 +203,7 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 		return err
 	}
 	s.named.Add(names)
+	s.unjoined.Add(unjoined)
 	for i, w := range group {
 		w.result = results[i]
 	}

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/cimeter/cimeter"
+)
+
+// A build that works on several machines (a Jenkins pipeline with two nodes, the
+// pods of a Woodpecker workflow) has one key, and each machine's agent sends a
+// record of its part. The first to come has the key, each other one the key with
+// its machine: see [MachineKey]. What is summed by machine and runner is right
+// without more, and no record is ever changed by another.
+
+// onMachine stands before the machine at the end of a key.
+const onMachine = "/@"
+
+// MaxMachines bounds the machines of a build that [Reader.Machines] answers.
+const MaxMachines = 64
+
+// MachineKey is the key of what a build did on a machine that was not the first to
+// tell of it. A name that makes it too long is told by its digest.
+func MachineKey(key, machine string) string {
+	name := url.PathEscape(machine)
+	if len(key)+len(onMachine)+len(name) > MaxKeyBytes {
+		sum := sha256.Sum256([]byte(machine))
+		name = hex.EncodeToString(sum[:8])
+	}
+	return key + onMachine + name
+}
+
+// BuildOf is the key of the build whose part on a machine has a key; ok is false
+// for a key of no such form.
+func BuildOf(key string) (build string, ok bool) {
+	i := strings.LastIndex(key, onMachine)
+	if i <= 0 || strings.Contains(key[i+len(onMachine):], "/") {
+		return "", false
+	}
+	return key[:i], true
+}
+
+// OnOther returns the row of a record whose key is kept already, of a record of the
+// machine kept: the same under the key of its own machine, or nil where it is of that
+// machine too. Where one of the two is not known, they are taken for one.
+func OnOther(r *Row, kept string) (*Row, error) {
+	if r.Metered == 0 || r.Machine == "" || kept == "" || r.Machine == kept {
+		return nil, nil
+	}
+	p := r.put
+	record := *p.Record
+	record.Key = MachineKey(r.Key, r.Machine)
+	p.Record = &record
+	return NewRow(p)
+}
+
+// Machines returns what a build did on each of its machines, without traces, the
+// earliest start first, at most MaxMachines of them. key is the build's or that of one
+// of its parts. A build of one machine is one record. A record of the same key that is
+// of another build (some CI systems' keys tell no server) is not among them. The error
+// wraps [cimeter.ErrNotFound] when there is no such build.
+func (r Reader) Machines(ctx context.Context, key string) ([]*cimeter.Record, error) {
+	asked, err := r.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	of := asked.Key
+	if build, ok := BuildOf(of); ok {
+		of = build
+	}
+	s := statement{dialect: r.q.Dialect()}
+	from, to := of+onMachine, of+"/A" // A follows @
+	if s.dialect == Postgres {
+		s.add(`SELECT b.key, b.record FROM build_keys k JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at
+WHERE k.key = ? OR k.key >= ? AND k.key < ? ORDER BY k.key LIMIT ?`, of, from, to, MaxMachines)
+	} else {
+		s.add("SELECT key, record FROM builds JOIN bodies USING (id) WHERE key = ? OR key >= ? AND key < ? ORDER BY key LIMIT ?", of, from, to, MaxMachines)
+	}
+	asked.Trace = nil
+	parts := []*cimeter.Record{asked}
+	err = s.run(ctx, r.q, func(scan func(dest ...any) error) error {
+		var at string
+		var stored []byte
+		if err := scan(&at, &stored); err != nil {
+			return err
+		}
+		if build, ok := BuildOf(at); at != of && (!ok || build != of) {
+			return nil
+		}
+		part, err := Decode(at, stored, nil)
+		if err == nil && part.Key != asked.Key && sameBuild(part, asked) {
+			parts = append(parts, part)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("machines of build %.200q: %w", key, err)
+	}
+	slices.SortStableFunc(parts, func(x, y *cimeter.Record) int {
+		return cmp.Or(x.StartedAt.Compare(y.StartedAt), strings.Compare(x.Machine, y.Machine))
+	})
+	return parts, nil
+}
+
+// sameBuild reports whether two records of one key are of one build: of a CI server
+// that both tell, and nothing that both tell contradicts.
+func sameBuild(x, y *cimeter.Record) bool {
+	if x.Server == "" || x.Server != y.Server || x.CI != y.CI {
+		return false
+	}
+	for _, f := range [][2]string{{x.Project, y.Project}, {x.Number, y.Number}, {x.Name, y.Name}, {x.Pipeline, y.Pipeline}} {
+		if f[0] != "" && f[1] != "" && f[0] != f[1] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/store"
+)
+
+// Spread makes builds that work on one to three machines, each of which sends a record
+// of its part with the build's one key.
+func Spread(seed uint64, builds int) (puts []store.Put) {
+	m := NewMaker(seed, 10*24*time.Hour)
+	for n := range builds {
+		first := m.Record(n)
+		for i := range 1 + n%3 {
+			r := m.Record(n)
+			r.Build = first.Build
+			r.Machine = fmt.Sprintf("node-%d", (n+i)%4)
+			r.Runner = cimeter.Runner{ID: "s_" + r.Machine, Name: "agent " + r.Machine}
+			// Close to the others' time: days and hours have parts of one build on both sides.
+			r.EndedAt = first.EndedAt.Add(time.Duration(i) * 40 * time.Minute)
+			r.StartedAt = r.EndedAt.Add(-time.Duration(r.Usage.WallSeconds * float64(time.Second)))
+			r.QueuedAt = time.Time{}
+			puts = append(puts, store.Put{Record: r, ReceivedAt: r.EndedAt.Add(2 * time.Second), Agent: r.Machine})
+		}
+	}
+	return puts
+}
+
+// checkSpread holds that every part is there once, whoever has the build's own key, that
+// a build tells of all of its machines, and that all sums are of all parts.
+func checkSpread(t testing.TB, s Store, puts []store.Put) {
+	t.Helper()
+	parts := map[string][]store.Put{}
+	for _, p := range puts {
+		parts[p.Record.Key] = append(parts[p.Record.Key], p)
+	}
+	m := &model{}
+	for key, of := range parts {
+		plain := get(t, s, key).Machine
+		var want []*cimeter.Record
+		for _, p := range of {
+			r := *p.Record
+			if r.Machine != plain {
+				r.Key = store.MachineKey(key, r.Machine)
+			}
+			if got := get(t, s, store.MachineKey(key, r.Machine)); !reflect.DeepEqual(got, &r) {
+				t.Errorf("of %s on %s: got  %+v\nwant %+v", key, r.Machine, got, r)
+			}
+			m.puts = append(m.puts, store.Put{Record: &r, ReceivedAt: p.ReceivedAt, Agent: p.Agent})
+			bare := r
+			bare.Trace = nil
+			want = append(want, &bare)
+		}
+		slices.SortFunc(want, func(x, y *cimeter.Record) int { return x.StartedAt.Compare(y.StartedAt) })
+		for _, r := range want {
+			got, err := s.Machines(t.Context(), r.Key)
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("Machines(%s): %d, %v; want %d as they were put", r.Key, len(got), err, len(want))
+			}
+		}
+	}
+	if a, b, c := counted(t, s); a != len(puts) || b != len(puts) || c != len(puts) {
+		t.Errorf("%d, %d and %d parts, want %d", a, b, c, len(puts))
+	}
+	checkAll(t, s, m)
+	for _, q := range []store.GroupQuery{{By: store.ByMachine}, {By: store.ByRunner}, {By: store.ByMachineJob, Machine: "node-1"}} {
+		q.From, q.To, q.Limit = Base.AddDate(0, 0, -2), Base, store.MaxGroups // from the builds themselves
+		checkGroups(t, s, m, q)
+	}
+}
+
+// testSpread holds that the parts of builds that work on several machines are kept once
+// each, in any order, sent twice, in batches and alone.
+func testSpread(t *testing.T, s Store) {
+	puts := Spread(70, 30)
+	r := rand.New(rand.NewPCG(70, 1))
+	again := append(slices.Clone(puts), puts...)
+	r.Shuffle(len(again), func(i, j int) { again[i], again[j] = again[j], again[i] })
+	stored := 0
+	seen := map[*cimeter.Record]bool{}
+	for len(again) > 0 {
+		n := min(1+r.IntN(20), len(again))
+		got, err := s.Put(t.Context(), again[:n])
+		if err != nil || got.Stored+got.Duplicates != n {
+			t.Fatalf("Put of %d = %+v, %v", n, got, err)
+		}
+		stored += got.Stored
+		for i, fresh := range got.Fresh {
+			if rec := again[i].Record; fresh == seen[rec] {
+				t.Errorf("%s of %s: fresh %t, seen before %t", rec.Key, rec.Machine, fresh, seen[rec])
+			}
+			seen[again[i].Record] = true
+		}
+		again = again[n:]
+	}
+	if stored != len(puts) {
+		t.Errorf("stored %d, want each once: %d", stored, len(puts))
+	}
+	checkSpread(t, s, puts)
+	if _, err := s.Machines(t.Context(), "jenkins/none/1/@a"); !errors.Is(err, cimeter.ErrNotFound) {
+		t.Errorf("Machines of a build that is not there = %v", err)
+	}
+}
+
+// testSpreadAtOnce has the machines of builds, and others that send again, write at the
+// same time.
+func testSpreadAtOnce(t *testing.T, s Store) {
+	puts := Spread(71, 30)
+	var mu sync.Mutex
+	stored := 0
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			order := rand.New(rand.NewPCG(uint64(w), 3)).Perm(len(puts))
+			for part := range slices.Chunk(order, 7) {
+				var some []store.Put
+				for _, i := range part {
+					some = append(some, puts[i])
+				}
+				got, err := s.Put(t.Context(), some)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				stored += got.Stored
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if stored != len(puts) {
+		t.Errorf("stored %d, want each once: %d", stored, len(puts))
+	}
+	checkSpread(t, s, puts)
+}
+
+// testSpreadTold holds that what a CI server tells of a build makes no build more, when
+// ever it comes, and goes to the record that has its key.
+func testSpreadTold(t *testing.T, s Store) {
+	for n, when := range []int{0, 1, 2, 3} {
+		puts := Spread(72, 3)[3:] // one build on three machines
+		for i := range puts {
+			puts[i].Record.Key += fmt.Sprint("-", n)
+			puts[i].Record.Result = ""
+		}
+		job := jobOf(puts[0].Record)
+		job.Status, job.FailureReason = cimeter.JobFailed, "script_failure"
+		for i := range puts {
+			if i == when {
+				putJobs(t, s, job)
+			}
+			put(t, s, puts[i:i+1])
+		}
+		if when == len(puts) {
+			putJobs(t, s, job)
+		}
+		parts, err := s.Machines(t.Context(), job.Key)
+		if err != nil || len(parts) != 3 {
+			t.Fatalf("told before part %d: %d parts, %v", when, len(parts), err)
+		}
+		for _, r := range parts {
+			if told := r.Result == "failed" && !r.QueuedAt.IsZero() && len(r.Tags) == 2; told != (r.Key == job.Key) || r.Metered.Known {
+				t.Errorf("told before part %d: %s has result %q, queued %s", when, r.Key, r.Result, r.QueuedAt)
+			}
+		}
+	}
+	if a, b, c := counted(t, s); a != 12 || b != 12 || c != 12 {
+		t.Errorf("%d, %d and %d parts, want 12", a, b, c)
+	}
+}
+
+// testSpreadOthers holds that a record of another build that has the same key, since the
+// key tells no server, is kept and told from it; and that a machine without a name is
+// not taken for another.
+func testSpreadOthers(t *testing.T, s Store) {
+	puts := Spread(73, 2)[1:]
+	for i := range puts {
+		puts[i].Record.Key, puts[i].Record.Server = "gitea/local/5", ""
+	}
+	put(t, s, puts)
+	for _, p := range puts {
+		parts, err := s.Machines(t.Context(), store.MachineKey("gitea/local/5", p.Record.Machine))
+		if err != nil || len(parts) != 1 || parts[0].Machine != p.Record.Machine {
+			t.Errorf("of a key without a server: %d records of one build, %v", len(parts), err)
+		}
+	}
+	nameless := *puts[0].Record
+	nameless.Machine = ""
+	got, err := s.Put(t.Context(), []store.Put{{Record: &nameless, ReceivedAt: Base}})
+	if err != nil || got.Duplicates != 1 {
+		t.Errorf("Put of a machine without a name = %+v, %v", got, err)
+	}
+}
+
+// testSpreadRetained holds that a part stays one when the part with the build's own key
+// was deleted for its age, and both are sent again.
+func testSpreadRetained(t *testing.T, s Store) {
+	puts := Spread(74, 2)[1:]
+	old := puts[0].Record
+	old.EndedAt, old.StartedAt = Base.AddDate(0, 0, -40), Base.AddDate(0, 0, -40).Add(-time.Hour)
+	puts[0].ReceivedAt = old.EndedAt
+	put(t, s, puts)
+	for more := true; more; {
+		out, err := s.Retain(t.Context(), store.Retention{KeepFrom: Base.AddDate(0, 0, -20)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = out.More
+	}
+	got, err := s.Put(t.Context(), puts)
+	if want := (store.PutResult{Duplicates: 1, Expired: 1, Fresh: []bool{false, false}}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("Put again = %+v, %v; want %+v", got, err, want)
+	}
+	key := store.MachineKey(old.Key, puts[1].Record.Machine)
+	if parts, err := s.Machines(t.Context(), key); err != nil || len(parts) != 1 {
+		t.Errorf("Machines = %d, %v; want the one that is left", len(parts), err)
+	}
+}
