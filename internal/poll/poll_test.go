@@ -34,6 +34,13 @@ type script struct {
 	mu    sync.Mutex
 	steps []func(context.Context) (queue.Report, error)
 	asked []time.Time
+	begun int
+}
+
+func (s *script) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun++
 }
 
 func (s *script) Poll(ctx context.Context) (queue.Report, error) {
@@ -261,6 +268,9 @@ func TestPoller_oneLeads(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		if len(sources[1].times()) == 0 || pollers[1].State().Servers[0].Waiting.Value != 1 {
 			t.Error("nobody took over")
+		}
+		if sources[0].begun != 1 || sources[1].begun != 1 {
+			t.Errorf("begun %d and %d times: want each told once that its polls begin", sources[0].begun, sources[1].begun)
 		}
 		stops[1]()
 		done.Wait()

@@ -1,12 +1,14 @@
 package citest
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/ci/ask"
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
@@ -83,4 +85,18 @@ func (e *Ends) Want(t testing.TB, want map[string]Ended) {
 type Ended struct {
 	Status cimeter.JobStatus
 	Ran    time.Duration
+}
+
+// Clocked puts questions by the clock of a stand-in, so that it is not taken for one that
+// runs fast.
+type Clocked struct {
+	ask.Doer
+	Now func() time.Time
+}
+
+// Do implements [ask.Doer].
+func (c Clocked) Do(ctx context.Context, r ask.Request) (ask.Answer, error) {
+	a, err := c.Doer.Do(ctx, r)
+	a.At = c.Now()
+	return a, err
 }

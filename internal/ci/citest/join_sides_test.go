@@ -202,16 +202,23 @@ func giteaSides(t *testing.T, n int) sides {
 	return s
 }
 
-// Legs of a matrix run on several runners; what is tried again is a job of its own of
-// the run's next attempt.
+// githubNames is what the API calls the jobs of a workflow, and their keys in it: with
+// a name of their own, as legs of a matrix, or both.
+var githubNames = [...]struct{ name, job string }{
+	{"test", "test"}, {"Unit tests", "unit"}, {"call / test (1, linux)", "test"}, {"Prüfung 3/4 (arm)", "check"}, {"call / test (2, linux)", "test"},
+	{"Unit tests", "unit_again"}, // another job of the same name
+}
+
+// Ten runners have one job after the other of runs of sixty; what is tried again is a
+// job of its own of the run's next attempt. Neither side knows the other's name of it.
 func githubSides(t *testing.T, n int) sides {
 	queued, began, ended := times(n)
-	run, runner := 9000+original(n)/5, "big-"+text(original(n)%5)
-	s := sides{number: text(50_000 + n), attempt: attempt(n), failed: fails(n), queued: true}
+	run, runner, is := 9000+original(n)/60, "big-"+text(n%10), githubNames[original(n)%len(githubNames)]
+	s := sides{key: fmt.Sprintf("github/github.com/Org/app/%d/job/%d", run, 50_000+n), number: text(50_000 + n), attempt: attempt(n), failed: fails(n), queued: true}
 	hook := githubapi.Hook{URL: "https://github.com"}
 	for i, state := range []string{"queued", "in_progress", "completed"} {
 		j := object{
-			"id": 50_000 + n, "run_id": run, "run_attempt": attempt(n), "name": "call / test (" + text(original(n)%5) + ", linux)", "status": state, "labels": []string{"self-hosted"}, "head_branch": "main",
+			"id": 50_000 + n, "run_id": run, "run_attempt": attempt(n), "name": is.name, "status": state, "labels": []string{"self-hosted"}, "head_branch": "main",
 			"html_url": "https://github.com/Org/app/actions/runs/1/job/2", "created_at": queued, "started_at": queued,
 		}
 		if i > 0 {
@@ -222,10 +229,13 @@ func githubSides(t *testing.T, n int) sides {
 		}
 		s.reports = append(s.reports, parse(t, hook, http.Header{"X-Github-Event": {"workflow_job"}}, object{"action": state, "workflow_job": j, "repository": object{"full_name": "Org/app"}}))
 	}
-	id, ok := github.Identify(&cimeter.Container{ID: text(n), Name: "tool_0a1b2c", Labels: map[string]string{"a1b2c3": ""}, Env: map[string]string{
+	id, ok := github.OfProcess(map[string]string{
 		"GITHUB_ACTIONS": "true", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "Org/app", "GITHUB_RUN_ID": text(run), "GITHUB_RUN_ATTEMPT": text(attempt(n)),
-		"GITHUB_JOB": "test", "GITHUB_ACTION": "lint", "RUNNER_NAME": runner, "HOME": "/github/home",
-	}})
+		"GITHUB_RUN_NUMBER": "12", "GITHUB_JOB": is.job, "GITHUB_ACTION": "__run", "RUNNER_NAME": runner,
+	})
+	if n/10%6 > 0 { // the agent tells the jobs that one runner has of one key apart so
+		id.Build.Key += fmt.Sprintf("/%08x", n)
+	}
 	s.agent = identified(t, id, ok)
 	return s
 }

@@ -20,11 +20,17 @@ func token() (string, error) { return citest.Token, nil }
 // client asks the server at url as the server that builds know by another name.
 func client(t *testing.T, url string) *droneapi.Client {
 	t.Helper()
-	ask, err := askhttp.New(askhttp.Options{URL: url, Token: token})
+	return clientAt(t, url, time.Now)
+}
+
+// clientAt is one whose clock is that of now.
+func clientAt(t *testing.T, url string, now func() time.Time) *droneapi.Client {
+	t.Helper()
+	s, err := askhttp.New(askhttp.Options{URL: url, Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := droneapi.New(droneapi.Options{URL: "https://Drone.example.com:8443/", Ask: ask})
+	c, err := droneapi.New(droneapi.Options{URL: "https://Drone.example.com:8443/", Ask: citest.Clocked{Doer: s, Now: now}})
 	if err != nil {
 		t.Fatal(err)
 	}

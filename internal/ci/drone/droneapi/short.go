@@ -34,6 +34,7 @@ type counted struct {
 	last int64 // number of the newest one
 	upTo int64 // all up to that number are told of
 	seen map[int64]bool
+	late int64 // a newest number that no build had yet when it was looked for
 	// from is when a repository was not there yet that is new; what ended before is its
 	// past, under another name or server.
 	from time.Time
@@ -71,7 +72,7 @@ func (c *Client) count(ctx context.Context, r *ask.Round) error {
 		k := &counted{slug: rp.Slug, last: rp.Counter, upTo: rp.Counter, seen: map[int64]bool{}}
 		switch was := c.repos[rp.ID]; {
 		case was != nil && was.upTo <= rp.Counter: // else it is another, or a database of before
-			k.upTo, k.seen, k.from = was.upTo, was.seen, was.from
+			k.upTo, k.seen, k.late, k.from = was.upTo, was.seen, was.late, was.from
 		case was == nil && c.repos != nil:
 			k.upTo, k.from = max(0, rp.Counter-maxNew), c.countedAt.Add(-countEvery)
 		}
@@ -108,6 +109,7 @@ func (c *Client) short(ctx context.Context, r *ask.Round, queued map[int64][]dro
 		return cmp.Or(cmp.Compare(a.last-a.upTo, b.last-b.upTo), cmp.Compare(a.slug, b.slug))
 	})
 	looks := 0
+repos:
 	for _, k := range behind {
 		for ; k.upTo < k.last; k.upTo++ {
 			number := k.upTo + 1
@@ -121,6 +123,9 @@ func (c *Client) short(ctx context.Context, r *ask.Round, queued map[int64][]dro
 			looks++
 			full, err := c.find(ctx, r, k.slug, number)
 			switch {
+			case errors.Is(err, cimeter.ErrNotFound) && number == k.last && number != k.late:
+				k.late = number // it is being made
+				continue repos
 			case errors.Is(err, cimeter.ErrNotFound): // deleted, or never made
 				continue
 			case err != nil:

@@ -36,6 +36,7 @@ type server struct {
 	repos  []string
 	builds []*ran
 	gone   map[int64]bool // ids of builds that were deleted
+	late   *ran           // has a number, and is not there when it is asked for the first time
 	noAll  bool           // as Drone before it listed all repositories
 	status int            // that all answers have; 0: all is well
 	asked  []string
@@ -105,7 +106,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var found any
 	for _, b := range slices.Backward(s.builds) {
-		if s.gone[b.id] {
+		if b == s.late && slices.Contains(s.asked[:len(s.asked)-1], r.URL.RequestURI()) && strings.Contains(r.URL.Path, "/builds/") && !strings.HasSuffix(r.URL.Path, "incomplete") {
+			s.late = nil
+		}
+		if s.gone[b.id] || b == s.late {
 			continue
 		}
 		if (b.ended.IsZero() || b.ended.After(s.now)) && b.status != "blocked" {
@@ -162,7 +166,7 @@ func TestPollShort(t *testing.T) {
 				s.build(0, "success", time.Second) // the past
 			}
 			s.now = s.now.Add(time.Minute)
-			c, ends, want := client(t, s.URL), citest.NewEnds(s.now), map[string]citest.Ended{}
+			c, ends, want := clientAt(t, s.URL, func() time.Time { return s.now }), citest.NewEnds(s.now), map[string]citest.Ended{}
 			rnd := rand.New(rand.NewPCG(3, 4))
 			lasts := s.build(1, "success", 0)
 			var hooked []*ran
@@ -207,7 +211,7 @@ func TestPollShort(t *testing.T) {
 func TestPollShort_away(t *testing.T) {
 	for _, status := range []int{429, 500, 503} {
 		s := newServer(t, "Org/app", "Org/zoo")
-		c, ends, want := client(t, s.URL), citest.NewEnds(s.now), map[string]citest.Ended{}
+		c, ends, want := clientAt(t, s.URL, func() time.Time { return s.now }), citest.NewEnds(s.now), map[string]citest.Ended{}
 		if _, err := ends.Poll(t, c, s.now); err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +262,7 @@ func TestPollShort_repositories(t *testing.T) {
 		s.build(0, "success", time.Second)
 	}
 	s.now = s.now.Add(time.Hour)
-	c, ends, want := client(t, s.URL), citest.NewEnds(s.now.Add(-2*time.Hour)), map[string]citest.Ended{}
+	c, ends, want := clientAt(t, s.URL, func() time.Time { return s.now }), citest.NewEnds(s.now.Add(-2*time.Hour)), map[string]citest.Ended{}
 	look := func(n int) {
 		t.Helper()
 		for range n {
@@ -286,6 +290,11 @@ func TestPollShort_repositories(t *testing.T) {
 	b = s.build(1, "failure", 2*time.Second)
 	look(3)
 	want[s.key(b)] = citest.Ended{Status: cimeter.JobFailed, Ran: 2 * time.Second}
+	ends.Want(t, want)
+
+	s.asked, s.late = nil, s.build(0, "success", 2*time.Second)
+	want[s.key(s.late)] = citest.Ended{Status: cimeter.JobSuccess, Ran: 2 * time.Second}
+	look(4)
 	ends.Want(t, want)
 
 	// When this server polls anew, as another did meanwhile, what that one saw is the past.

@@ -46,6 +46,9 @@ type Client struct {
 	mu     sync.Mutex
 	items  map[int64]time.Time // since when items could have been taken, by id
 	before map[string]running  // by key
+
+	jobs      map[string]*counted // by path; nil: they were not listed yet
+	countedAt time.Time           // by the server's clock
 }
 
 // running is a build that ran at the last poll.
@@ -65,7 +68,8 @@ func New(o Options) (*Client, error) {
 
 // Poll asks for the queue, the nodes with what they run, and the builds that ran and
 // do not run any more. The queue is asked for first: a build that begins in between is
-// in both, and is told of as running.
+// in both, and is told of as running. Every half minute it asks all jobs for the number
+// of their newest build, and then for those that came and ended between two polls.
 func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,6 +81,9 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	}
 	if waiting.Items == nil {
 		return queue.Report{}, r.Invalid(q, "no items in it")
+	}
+	if err := c.count(ctx, r); err != nil {
+		return queue.Report{}, err
 	}
 	var nodes computers
 	q = ask.Request{Path: "/computer/api/json", Query: url.Values{"tree": {computerTree}}}
@@ -92,7 +99,11 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	if err := c.ends(ctx, r, now, &report); err != nil {
 		return queue.Report{}, err
 	}
+	if err := c.short(ctx, r, found{now, begun, &report}); err != nil {
+		return queue.Report{}, err
+	}
 	c.before = now
+	c.see(now)
 	for id := range begun {
 		delete(c.items, id)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/ci/askhttp"
@@ -27,11 +28,17 @@ func basic(f http.Handler) http.Handler {
 
 func client(t *testing.T, url string) *jenkinsapi.Client {
 	t.Helper()
+	return clientAt(t, url, time.Now)
+}
+
+// clientAt is one whose clock is that of now.
+func clientAt(t *testing.T, url string, now func() time.Time) *jenkinsapi.Client {
+	t.Helper()
 	s, err := askhttp.New(askhttp.Options{URL: url, User: "meter", Token: func() (string, error) { return citest.Token, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := jenkinsapi.New(jenkinsapi.Options{URL: "https://ci.example.com/jenkins/", Ask: s})
+	c, err := jenkinsapi.New(jenkinsapi.Options{URL: "https://ci.example.com/jenkins/", Ask: citest.Clocked{Doer: s, Now: now}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,12 @@ type (
 			Waited *int64 `json:"buildableDurationMillis"` // of the plugin Metrics
 		} `json:"actions"`
 	}
+	// item of a list of jobs: a folder, which has jobs, or a job.
+	listed struct {
+		URL  string   `json:"url"`
+		Next int64    `json:"nextBuildNumber"` // 0: it is no job
+		Jobs []listed `json:"jobs"`
+	}
 	// folder is what has jobs, or a job, which has builds.
 	folder struct {
 		Jobs []struct {
