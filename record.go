@@ -72,6 +72,7 @@ const (
 	GapMissedEnd     = "missed_end"     // the last reading came before the last process was gone
 	GapLongInterval  = "long_interval"  // suspended machine, starved agent: rates are not taken over it
 	GapMissedSegment = "missed_segment" // the runtime told of a container whose counters were never read
+	GapNoCgroup      = "no_cgroup"      // the container has no cgroup of its own: nothing tells what it used
 	// GapProcessesScanned: its processes were found by looking once in an
 	// interval. What one used that lived between two looks is known only from its parent.
 	GapProcessesScanned = "processes_scanned"

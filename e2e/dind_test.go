@@ -93,6 +93,7 @@ func TestDockerNested(t *testing.T) {
 	}{
 		{"Dind", dind},
 		{"Socket", mountedSocket},
+		{"Builder", sharedBuilder},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.body(t, m) })
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/attrib"
+	"github.com/cimeter/cimeter/internal/cgroup"
 )
 
 const (
@@ -17,13 +18,7 @@ const (
 	// holdFor is how long they are: a client that ends at once may have had made
 	// what is told of a moment later.
 	holdFor = 5 * time.Second
-	// maxClients bounds the processes of a container that are looked at for one
-	// that is a client of an engine.
-	maxClients = 128
 )
-
-// clients are the programs that have containers or images made.
-var clients = [...]string{"docker", "docker-buildx", "docker-compose", "buildctl", "podman", "buildah", "nerdctl", "dagger", "skaffold", "pack"}
 
 // beside is what is known of something that was made beside the containers of
 // builds: by which build, and by which evidence. The zero value is no build's.
@@ -116,12 +111,13 @@ func (m *meter) candidates(t time.Time) []string {
 }
 
 // whose tells which build had something made at t that is beside its containers:
-// a container, or, k being nil, a build step in the cgroup p ("" not known). Only
-// builds that had an engine's socket then are candidates. The best evidence that
-// speaks for one of them alone decides.
+// a container, or, k being nil, what runs in the cgroup p ("" not known) and is no
+// container that an engine tells of. Only builds that had an engine's socket then are
+// candidates, and of the latter also those whose client reaches an engine over the
+// network. The best evidence that speaks for one of them alone decides.
 func (m *meter) whose(t time.Time, k *known, p string) beside {
 	keys := m.candidates(t)
-	if len(keys) == 0 {
+	if len(keys) == 0 && k != nil {
 		return beside{}
 	}
 	for _, e := range []struct {
@@ -136,21 +132,16 @@ func (m *meter) whose(t time.Time, k *known, p string) beside {
 			return beside{key: key, by: e.by}
 		}
 	}
-	if len(keys) == 1 {
-		by := cimeter.AttributedSole
-		if m.runsClient(keys[0]) {
-			by = cimeter.AttributedClient
-		}
-		return beside{key: keys[0], by: by}
-	}
-	var with []string
-	for _, key := range keys {
-		if m.runsClient(key) {
-			with = append(with, key)
-		}
-	}
-	if len(with) == 1 {
+	with, all := m.askers(keys, k == nil)
+	switch {
+	case !all:
+		return beside{by: cimeter.Unattributed}
+	case len(with) == 1:
 		return beside{key: with[0], by: cimeter.AttributedClient}
+	case len(with) == 0 && len(keys) == 1:
+		return beside{key: keys[0], by: cimeter.AttributedSole}
+	case len(with) == 0 && len(keys) == 0:
+		return beside{}
 	}
 	return beside{by: cimeter.Unattributed}
 }
@@ -173,7 +164,14 @@ func (m *meter) only(share func(*known) bool) (key string, ok bool) {
 // sameParent reports whether the container o was asked to be below a cgroup of its
 // own choice, and the cgroup p is, too.
 func sameParent(o *known, p string) bool {
-	return p != "" && o.container.CgroupParent != "" && o.running != nil && path.Dir(o.running.path) == path.Dir(p)
+	if p == "" || o.container.CgroupParent == "" || o.running == nil {
+		return false
+	}
+	parent := path.Dir(p)
+	if _, ok := cgroup.BuildStep(p); ok && path.Base(parent) == "buildkit" {
+		parent = path.Dir(parent) // BuildKit makes a folder of its own there
+	}
+	return path.Dir(o.running.path) == parent
 }
 
 // sharesNetwork reports whether the container c is in the network of the container
@@ -193,23 +191,6 @@ func sharesNetwork(c *cimeter.Container, o *known) bool {
 
 func sharesVolume(a, b []string) bool {
 	return slices.ContainsFunc(a, func(v string) bool { return slices.Contains(b, v) })
-}
-
-// runsClient reports whether a process of the build now is a client of an engine,
-// by its name, which whoever wrote the build chose.
-func (m *meter) runsClient(key string) bool {
-	var buf [maxClients]int
-	for _, k := range m.known {
-		if k.stand != ours || !k.socket || k.running == nil || k.identity.Build.Key != key {
-			continue
-		}
-		for _, pid := range k.running.group.ProcsBelow(buf[:0], len(buf)) {
-			if name, err := m.procs.Name(pid); err == nil && slices.Contains(clients[:], name) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // holding looks anew at containers that are no build's, now that k is known to have

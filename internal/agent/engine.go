@@ -36,6 +36,8 @@ type followed struct {
 	up, events *tally.Value
 
 	listed bool   // the meter's: it has told of all its containers once
+	bare   bool   // the meter's: the last of its containers that began has no cgroup of its own
+	warned bool   // the meter's: that is told
 	pulls  []pull // the meter's: of the last minutes, oldest first
 }
 

@@ -44,6 +44,7 @@ type known struct {
 	latest    *attrib.Segment   // the one whose exit code comes next
 	running   *live
 	engine    *followed // whose it is; nil before one told of it
+	bare      bool      // it runs in no cgroup of its own
 	turn      int       // engines that were asked for it and do not have it
 	unsure    bool      // one of those did not answer
 	starts    int       // told by the engine
@@ -100,7 +101,11 @@ func (k *known) missed(m *meter, now time.Time) {
 	if from.IsZero() {
 		from = now
 	}
-	k.gaps = append(k.gaps, cimeter.Gap{From: from, To: now, Reason: cimeter.GapMissedSegment})
+	reason := cimeter.GapMissedSegment
+	if k.bare || k.engine != nil && k.engine.bare {
+		reason = cimeter.GapNoCgroup
+	}
+	k.gaps = append(k.gaps, cimeter.Gap{From: from, To: now, Reason: reason})
 	k.bind(m, now)
 }
 
@@ -135,11 +140,12 @@ func (m *meter) told(f *followed, e cimeter.ContainerEvent, now time.Time) {
 	case cimeter.ContainerStarted:
 		k.starts++
 		k.container.StartedAt = e.At
+		m.startedIn(k, now)
 	case cimeter.ContainerDied:
 		if k.latest != nil && e.Exit.Known {
 			m.ledger.SetExit(k.latest, now, e.Exit.Value)
 		}
-		if k.starts > k.seen {
+		if k.starts > k.seen || k.bare {
 			k.seen = k.starts
 			k.missed(m, now)
 		}
@@ -157,6 +163,7 @@ func (m *meter) identify(k *known, now time.Time) {
 	if !mine && !k.container.Sandbox && !m.opts.InspectAll && !m.holds(now) {
 		k.stand = others
 		k.segments = nil
+		m.lookIntoOthers(k)
 		return
 	}
 	m.ask(k, now)
@@ -192,6 +199,7 @@ func (m *meter) inspected(f *followed, id string, c cimeter.Container, err error
 	case err == nil:
 		k.of(f)
 		k.container = merge(k.container, c)
+		m.lookForCgroup(k, c.Pid)
 	case !missing:
 		m.log.Warn("container not inspected", "container", id, "err", err)
 	}
@@ -211,6 +219,9 @@ func (m *meter) inspected(f *followed, id string, c cimeter.Container, err error
 		k.turn, k.unsure = 0, false
 	}
 	m.settleIdentity(k, err, now)
+	if err == nil && m.askedTooSoon(k, &c) {
+		m.ask(k, now)
+	}
 }
 
 // settleIdentity decides whose a container is by all that is known of it; err says
@@ -249,6 +260,7 @@ func (m *meter) settleIdentity(k *known, err error, now time.Time) {
 	default:
 		k.stand, k.segments = others, nil
 		m.placeBeside(k, now)
+		m.lookIntoOthers(k)
 	}
 }
 
@@ -258,6 +270,7 @@ func (k *known) bind(m *meter, now time.Time) {
 	case ours:
 	case others, disputed:
 		k.segments, k.gaps = nil, nil
+		m.lookIntoOthers(k)
 		return
 	default:
 		return

@@ -54,7 +54,7 @@ type live struct {
 	events     bool
 
 	within, walking bool   // looked into for what is nested in it; for what is there already
-	withBuild       bool   // that was when its build was known
+	withKnown       bool   // that was when it was known whose it is
 	late, resumed   bool   // it had run when counting began; counting goes on from a checkpoint
 	nestedKills     uint64 // of processes in cgroups below it, on v1
 	besideTold      uint64 // CPU time that was counted as beside builds, nanoseconds

@@ -26,7 +26,8 @@ type piece struct {
 	group    *cgroup.Group
 	inode    uint64
 	sample   cimeter.Sample
-	within   *live  // nil: beside
+	within   *live  // a container of the build; nil: beside
+	engine   *live  // the container that it is nested in, where that is no build's; else nil
 	beside   beside // where within is nil
 	told     uint64 // CPU time that was counted as beside builds, nanoseconds
 	born     time.Time
@@ -45,14 +46,15 @@ type piece struct {
 	closed bool
 }
 
-// lookInto watches for what is nested in a container of a build. Where that was done
-// before it was known to be of one, what is there is told again.
+// lookInto watches for what is nested in a container of a build, or in one of nobody's
+// that may hold an engine which builds share. Where that was done before it was known
+// which of them it is, what is there is told again.
 func (m *meter) lookInto(l *live) {
-	bound := l.segment.Bound()
-	if l.closed || l.within && (l.withBuild || !bound) {
+	known := l.segment.Bound() || m.nobodys(l) != nil
+	if l.closed || l.within && (l.withKnown || !known) {
 		return
 	}
-	l.within, l.withBuild, l.walking = true, bound, true
+	l.within, l.withKnown, l.walking = true, known, true
 	m.watch.Within(l.path, m.happened)
 	l.walking = false
 }
@@ -71,8 +73,16 @@ func (m *meter) pieceAppeared(p string, in *live) {
 	} else if q.id, ok = cgroup.ContainerID(path.Base(p)); !ok {
 		return
 	}
-	if in != nil && (in.closed || !in.segment.Bound()) {
+	var engine *known // that builds may share
+	switch {
+	case in == nil:
+	case in.closed:
 		return
+	case !in.segment.Bound():
+		if engine = m.shared(in); engine == nil {
+			return
+		}
+		q.within, q.engine = nil, in
 	}
 	if len(m.pieces) >= maxPieces {
 		m.gauges.droppedParts.Add(1)
@@ -89,10 +99,13 @@ func (m *meter) pieceAppeared(p string, in *live) {
 		q.group.Close() // it has ended; only the folder is still there
 		return
 	}
-	if in == nil {
+	if q.within == nil {
 		if q.beside = m.whose(now, nil, p); q.beside.by == "" {
 			q.group.Close() // nobody's: the machine's own
 			return
+		}
+		if engine != nil {
+			m.sharedBy(engine, in)
 		}
 	} else {
 		q.late = in.walking && in.late
@@ -250,7 +263,7 @@ func (m *meter) endWithin(l *live, end time.Time) {
 		return
 	}
 	for _, p := range m.pieces {
-		if p.within == l {
+		if p.within == l || p.engine == l {
 			if !p.closed && p.exited.IsZero() {
 				m.readPiece(p, cgroup.Full)
 				p.exited = end
@@ -323,7 +336,11 @@ func (m *meter) passKills(p *piece) {
 func (m *meter) tellPiece(p *piece, end time.Time) {
 	if p.within == nil {
 		r := part(p.path, p.inode, p.kind, p.id, p.born, end, &p.sample)
+		before := p.told
 		m.tellBeside(&p.beside, &p.told, &r)
+		if p.engine != nil {
+			p.engine.besideTold += p.told - before // it is in that container's counter, too
+		}
 		return
 	}
 	r := part(p.path, p.inode, p.kind, p.id, p.born, end, &p.sample)

@@ -121,6 +121,8 @@ func gapWords(reason string) string {
 		return "sampling paused"
 	case cimeter.GapMissedSegment:
 		return "a container was not seen"
+	case cimeter.GapNoCgroup:
+		return "a container has no cgroup: not metered"
 	}
 	return name(reason, 32)
 }

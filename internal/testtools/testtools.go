@@ -57,6 +57,13 @@ const (
 	CAdvisor Tool = "cadvisor"
 	// Crictl makes pods as the kubelet does.
 	Crictl Tool = "crictl"
+	// Containerd is one that streams what happens to containers, which Debian's does
+	// not; ContainerdShim is what it starts for each pod.
+	Containerd     Tool = "containerd"
+	ContainerdShim Tool = "containerd-shim-runc-v2"
+	// Buildkitd and Buildctl are BuildKit's daemon and its client.
+	Buildkitd Tool = "buildkitd"
+	Buildctl  Tool = "buildctl"
 	// CRIServer is a runtime made of the kubelet's own interface.
 	CRIServer Tool = "criserver"
 )
@@ -90,6 +97,15 @@ func recipes() map[Tool]recipe {
 		CRIServer: {pkg: "github.com/cimeter/cimeter/internal/testtools/criserver", module: "criserver", ldflags: "-s -w"},
 
 		Crictl: {pkg: "sigs.k8s.io/cri-tools/cmd/crictl", version: "v1.37.0", ldflags: "-s -w"},
+
+		Containerd: {
+			pkg: "github.com/containerd/containerd/v2/cmd/containerd", version: "v2.4.2", ldflags: "-s -w",
+			tags: "no_btrfs,no_devmapper,no_zfs,no_tracing",
+		},
+		ContainerdShim: {pkg: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2", version: "v2.4.2", ldflags: "-s -w"},
+
+		Buildkitd: {pkg: "github.com/moby/buildkit/cmd/buildkitd", module: "buildkit", ldflags: "-s -w"},
+		Buildctl:  {pkg: "github.com/moby/buildkit/cmd/buildctl", module: "buildkit", ldflags: "-s -w"},
 
 		CAdvisor: {pkg: "github.com/cimeter/cimeter/internal/testtools/cadvisor", module: "cadvisor", ldflags: "-s -w"},
 

@@ -53,6 +53,8 @@ func gapWords(reason string) (why, hides string) {
 		return "readings were far apart: the machine slept or the agent was starved", "maxima and the shape over time"
 	case cimeter.GapMissedSegment:
 		return "a container was gone before its counters could be read", "all that this container spent"
+	case cimeter.GapNoCgroup:
+		return "its engine gives its containers no cgroup of their own", "all that this container spent"
 	}
 	return name(reason), dash
 }
