@@ -25,6 +25,7 @@ const (
 	ServerMemory        = "cimeter_server_resident_memory_bytes"
 	ServerStoreBytes    = "cimeter_server_store_bytes"
 	ServerStoreBuilds   = "cimeter_server_store_builds"
+	ServerUnjoined      = "cimeter_server_builds_unjoined_total"
 )
 
 func pushMetrics() []Metric {
@@ -105,6 +106,10 @@ func serverMetrics() []Metric {
 		{
 			Name: ServerStoreBuilds, Kind: Gauge,
 			Help: "Builds in the store.",
+		},
+		{
+			Name: ServerUnjoined, Kind: Counter,
+			Help: "Accounts of GitHub's jobs, of an agent or of GitHub, that fitted several of the other side's and were joined with none.",
 		},
 		{
 			Name: ServerAgentsDropped, Kind: Counter,

@@ -25,6 +25,7 @@ type Server struct {
 	commits, commitSeconds, storeFailures, queued, busy *tally.Value
 	stored, duplicates, refused, expired                *tally.Value
 	heartbeats, cpu, memory, storeBytes, storeBuilds    *tally.Value
+	unjoined                                            *tally.Value
 
 	fleet fleet
 
@@ -54,6 +55,7 @@ func New(o Options, log *slog.Logger) *Server {
 		memory:        t.Value(catalog.ServerMemory),
 		storeBytes:    t.Value(catalog.ServerStoreBytes),
 		storeBuilds:   t.Value(catalog.ServerStoreBuilds),
+		unjoined:      t.Value(catalog.ServerUnjoined),
 		fleet: fleet{
 			agents:  map[string]*agent{},
 			known:   t.Value(catalog.ServerAgents),

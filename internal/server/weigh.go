@@ -44,6 +44,7 @@ func (s *Server) weighStore(ctx context.Context) {
 		}
 		s.storeBytes.Set(float64(st.Bytes))
 		s.storeBuilds.Set(float64(st.Builds))
+		s.unjoined.Set(float64(st.Unjoined))
 		if s.committed.Load() == before {
 			return
 		}

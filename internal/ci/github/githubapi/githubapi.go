@@ -7,9 +7,9 @@
 // never logs and makes one try a question. Start with [New] or [Hook]. A Client polls in
 // one goroutine at a time; the rest of it, and a Hook, may be used by many.
 //
-// A job that waits has a key of the run's and the job's numbers. Runners do not know
-// the job's, so one that a runner has is told under the key that agents give it, of
-// run, attempt, runner and name.
+// A job has a key of the run's and its own number. Runners do not know its own, and the
+// API does not tell its key in the workflow: so agents give it another, and the two are
+// joined by run, runner and time, as [cimeter.Build.Place] says.
 package githubapi
 
 import (
@@ -204,11 +204,11 @@ func (c *Client) look(ctx context.Context, r *ask.Round, report *queue.Report) e
 			return err
 		}
 		over := len(found) > 0
-		jobs, moved := k.run.jobs(c.server, k.repo, found)
+		jobs := k.run.jobs(c.server, k.repo, found)
 		for i := range jobs {
 			over = over && jobs[i].Status.Ended()
 		}
-		report.Jobs, report.Moved = append(report.Jobs, jobs...), append(report.Moved, moved...)
+		report.Jobs = append(report.Jobs, jobs...)
 		// A run whose jobs have all ended can get more, as long as it is not finished.
 		if k.run.Status == "completed" && (over || len(found) == 0) {
 			ended = append(ended, id)
@@ -342,8 +342,7 @@ func (c *Client) Builds(ctx context.Context, since time.Time, cursor string) (jo
 		if err != nil {
 			return nil, "", err
 		}
-		its, _ := run.jobs(c.server, repo, found)
-		jobs = append(jobs, its...)
+		jobs = append(jobs, run.jobs(c.server, repo, found)...)
 	}
 	switch {
 	case len(*list.Runs) == size:

@@ -293,8 +293,8 @@ func FuzzHook(f *testing.F) {
 	})
 }
 
-// Of two legs of a matrix that one runner ran, the one that began first has the key
-// that the agent gives it; the other keeps its own, as a build that no agent metered.
+// Jobs are told under their ids, whichever runner had them and whatever they are
+// called, and under the name of the repository as its jobs know it.
 func TestPollMatrix(t *testing.T) {
 	f := &citest.Folder{Dir: "testdata/server", Change: func(path string) (string, bool) {
 		switch {
@@ -303,7 +303,7 @@ func TestPollMatrix(t *testing.T) {
 		case strings.Contains(path, "/runs/5002/jobs"):
 			return `{"total_count":3,"jobs":[
 				{"id":903,"run_id":5002,"run_attempt":2,"name":"test (3)","status":"in_progress","runner_id":31,"runner_name":"big-1","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:20:00Z"},
-				{"id":902,"run_id":5002,"run_attempt":2,"name":"test (2)","status":"completed","conclusion":"success","runner_id":31,"runner_name":"big-1","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:10:00Z"},
+				{"id":902,"run_id":5002,"run_attempt":2,"name":"Unit tests","status":"completed","conclusion":"success","runner_id":31,"runner_name":"big-1","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:10:00Z"},
 				{"id":901,"run_id":5002,"run_attempt":2,"name":"test (1)","status":"queued","runner_name":"","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:09:00Z"}]}`, true
 		}
 		return "", false
@@ -320,15 +320,20 @@ func TestPollMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, jobs := range [][]cimeter.Job{poll.Jobs, past} {
-		got := map[string]string{}
-		for _, j := range jobs {
-			got[j.Number] = j.Key
+		if len(jobs) != 3 {
+			t.Fatalf("%d jobs: want 3", len(jobs))
 		}
-		if len(got) != 3 || got["902"] != github.Key("github.com", "Org/App", "5002", 2, "big-1", "test") || got["903"] != "github/github.com/Org/App/5002/job/903" || got["901"] != "github/github.com/Org/App/5002/job/901" {
-			t.Errorf("keys %v", got)
+		for _, j := range jobs {
+			want := "github.com\nOrg/App\n5002\nbig-1"
+			if j.Number == "901" {
+				want = ""
+			}
+			if j.Key != "github/github.com/Org/App/5002/job/"+j.Number || j.Place() != want {
+				t.Errorf("%s, place %q: want %q", j.Key, j.Place(), want)
+			}
 		}
 	}
-	if len(poll.Moved) != 1 || poll.Moved[0].From != "github/github.com/Org/App/5002/job/902" {
+	if len(poll.Moved) != 0 {
 		t.Errorf("moved %v", poll.Moved)
 	}
 }

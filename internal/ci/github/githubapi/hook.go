@@ -64,11 +64,6 @@ func (h Hook) Parse(header http.Header, body []byte) (report queue.Report, id st
 	if p.Job == nil || p.Job.ID <= 0 || p.Job.RunID <= 0 || p.Repo == nil || p.Repo.FullName == "" {
 		return report, "", fmt.Errorf("webhook of github: job without id, run or repository: %w", cimeter.ErrInvalid)
 	}
-	server := ci.ServerOf(h.URL)
-	j := p.Job.job(server, p.Repo.FullName, "")
-	if m, ok := p.Job.moved(server, p.Repo.FullName); ok {
-		j.Key, report.Moved = m.To, []queue.Moved{m}
-	}
-	report.Jobs = []cimeter.Job{j}
+	report.Jobs = []cimeter.Job{p.Job.job(ci.ServerOf(h.URL), p.Repo.FullName, "")}
 	return report, header.Get("X-GitHub-Delivery"), nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/cimeter/cimeter/internal/ci"
 	"github.com/cimeter/cimeter/internal/ci/ask"
 	"github.com/cimeter/cimeter/internal/ci/github"
-	"github.com/cimeter/cimeter/internal/queue"
 )
 
 // The JSON of GitHub's REST API and webhooks, as far as it is read.
@@ -94,36 +93,19 @@ func status(s, conclusion string) (is cimeter.JobStatus, reason string) {
 	return cimeter.JobUnknown, ""
 }
 
-// jobs maps jobs of a run. What a runner has is there under the key that agents give
-// it, which they make of the runner's name and the job's; of two that are the same in
-// both, the legs of a matrix one after the other, the first one is.
-func (r *run) jobs(server, repo string, found []job) (all []cimeter.Job, moved []queue.Moved) {
+// jobs maps jobs of a run, in the order in which they began.
+func (r *run) jobs(server, repo string, found []job) (all []cimeter.Job) {
 	if r.Repository.FullName != "" {
 		repo = r.Repository.FullName
 	}
 	slices.SortStableFunc(found, func(a, b job) int { return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID)) })
-	taken := map[string]bool{}
 	for i := range found {
-		j := found[i].job(server, repo, r.Event)
-		if m, ok := found[i].moved(server, repo); ok && !taken[m.To] {
-			taken[m.To], j.Key = true, m.To
-			moved = append(moved, m)
-		}
-		all = append(all, j)
+		all = append(all, found[i].job(server, repo, r.Event))
 	}
-	return all, moved
+	return all
 }
 
-// moved is the key that a job had until a runner took it, and the one that agents
-// give it. ok is false where none has it.
-func (j *job) moved(server, repo string) (m queue.Moved, ok bool) {
-	if j.RunnerName == "" || j.Status != "in_progress" && j.Status != "completed" {
-		return m, false
-	}
-	return queue.Moved{From: j.key(server, repo), To: github.Key(server, repo, strconv.FormatInt(j.RunID, 10), j.Attempt, j.RunnerName, j.Name)}, true
-}
-
-// key is that of a job that no runner has.
+// key is that of a job. Agents do not know its id: see [cimeter.Build.Place].
 func (j *job) key(server, repo string) string {
 	return cimeter.BuildKey(github.CI, server, repo, strconv.FormatInt(j.RunID, 10), "job", strconv.FormatInt(j.ID, 10))
 }
