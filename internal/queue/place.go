@@ -56,7 +56,9 @@ func (b *Board) place(s *server, agents []AgentBuild, now time.Time) {
 	}
 	for p, r := range run {
 		a := at[p]
-		if r.key == "" || r.job.StartedAt.IsZero() || a.StartedAt.Before(r.job.StartedAt.Add(-beganBefore)) || !r.job.SameAttempt(&cimeter.Build{Attempt: a.Attempt}) {
+		// The pod of a runner (ARC), which knows no attempt, is there before its one job.
+		early := a.Attempt != 0 && a.StartedAt.Before(r.job.StartedAt.Add(-beganBefore))
+		if r.key == "" || r.job.StartedAt.IsZero() || early || !r.job.SameAttempt(&cimeter.Build{Attempt: a.Attempt}) {
 			continue
 		}
 		// Else it may be the one before, whose end was not told yet.

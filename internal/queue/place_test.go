@@ -38,7 +38,7 @@ func TestBoard_place(t *testing.T) {
 		joined bool
 	}{
 		"sure":                              {20, false, []cimeter.Job{j}, []queue.AgentBuild{agent}, true},
-		"an agent that knows no attempt":    {20, false, []cimeter.Job{j}, change(func(a *queue.AgentBuild) { a.Attempt = 0 }), true},
+		"a pod that waited for its job":     {20, false, []cimeter.Job{j}, change(func(a *queue.AgentBuild) { a.Attempt, a.StartedAt = 0, at(-4000) }), true},
 		"clocks a bit apart":                {20, false, []cimeter.Job{j}, change(func(a *queue.AgentBuild) { a.StartedAt = at(-5) }), true},
 		"by webhooks":                       {11, true, []cimeter.Job{j}, []queue.AgentBuild{agent}, true},
 		"by webhooks, it has just begun":    {11, true, []cimeter.Job{j}, change(func(a *queue.AgentBuild) { a.StartedAt = at(29) }), false},

@@ -71,11 +71,11 @@ func Join(r *Row, around []Beside) (at int, ambiguous bool) {
 		}
 		records[i] = other
 		switch {
-		case !fits(mine, other):
-		case r.Metered == 0 && joined(other):
-			if other.Number == mine.Number {
+		case r.Metered == 0 && other.Metered != cimeter.Some(false) && joined(other):
+			if other.Place() == mine.Place() && other.Number == mine.Number {
 				return i, false // told again
 			}
+		case !fits(mine, other):
 		case at >= 0:
 			ambiguous = true
 		default:
@@ -113,6 +113,9 @@ func fits(a, b *cimeter.Record) bool {
 	}
 	from, to := span(agent)
 	begun, ended := told.StartedAt, told.EndedAt.Add(time.Second) // whole seconds, cut
+	if agent.Attempt == 0 && from.Before(begun) && begun.Before(to) {
+		from = begun // the pod of a runner (ARC) is there before the one job that it has
+	}
 	length := max(to.Sub(from), time.Millisecond)
 	to = from.Add(length)
 	if from.Before(begun.Add(-outside)) || to.After(ended.Add(outside)) {

@@ -45,6 +45,9 @@ func testPlaces(t *testing.T, s Store) {
 		jobs = append(jobs, placed(1000+i, attempt, runner, from, from+47))
 		puts = append(puts, metered(fmt.Sprintf("leg/%d", i), attempt, runner, from+5.5, from+47.9))
 	}
+	waited := metered("pod", 1, "r-pod", -5000, 88) // the pod of a runner: it has one job, and knows no attempt
+	waited.Record.Attempt = 0
+	jobs, puts = append(jobs, placed(1040, 2, "r-pod", 50, 90)), append(puts, waited)
 	random := rand.New(rand.NewPCG(40, 2))
 	order := random.Perm(4 * len(jobs))
 	for _, n := range order {
