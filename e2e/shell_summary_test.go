@@ -50,7 +50,10 @@ func TestShell_summary(t *testing.T) {
 				stage := gitlabExports(job) + short(10, 5000)
 				return []shellRun{{Stdin: stage}, {Stdin: stage + strings.Join(lines, "")}, {Stdin: gitlabExports(job) + asks(t, socket, file(name+"-after"))}}
 			}
-			lie := strings.NewReplacer(fmt.Sprint(two), fmt.Sprint(one)).Replace(gitlabExports(two))
+			lie := ""
+			if mode == "events" { // by looking, nothing may be known of it yet: then it is what it says (see TestAgent_Hold_Contested)
+				lie = strings.NewReplacer(fmt.Sprint(two), fmt.Sprint(one)).Replace(gitlabExports(two))
+			}
 			list := []shellBuild{
 				{Shells: script(one, "one", meet("one-there", "two-there"), asks(t, socket, file("one")), meet("one-asked", "two-asked"))},
 				{Shells: script(two, "two", meet("two-there", "one-there"), lie, asks(t, socket, file("two")), meet("two-asked", "one-asked"))},

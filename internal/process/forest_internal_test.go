@@ -43,6 +43,28 @@ func TestFamily_sum(t *testing.T) {
 	}
 }
 
+// A process whose end was not told is not the one that has its number now.
+func TestForest_sameAs(t *testing.T) {
+	f := &Forest{}
+	const start = 1000 // ticks
+	began := f.startOf(start)
+	for what, c := range map[string]struct {
+		node treeNode
+		want bool
+	}{
+		"the same start":                        {treeNode{start: start}, true},
+		"another start":                         {treeNode{start: start - 1, born: began}, false},
+		"told of within the tick":               {treeNode{born: began + tick/2}, true},
+		"told of a moment later":                {treeNode{born: began + tick + tick/2}, true},
+		"told of long before":                   {treeNode{born: began - tick}, false},
+		"told of when the other was there long": {treeNode{born: began + 4*tick}, false},
+	} {
+		if got := f.sameAs(&c.node, start); got != c.want {
+			t.Errorf("%s: %t", what, got)
+		}
+	}
+}
+
 func TestParseAccount(t *testing.T) {
 	const line = "1467 ((sd) pam) S 1465 1465 1465 0 -1 4194624 87 0 0 0 11 12 13 14 20 0 3 0 3315 172462080 896 18446744073709551615\n"
 	var a account
