@@ -19,7 +19,7 @@ import (
 // there are none) to the pages.
 func newPages(role *server.Server, kept builds, ci *ciParts, sections *jobSections, report func(route string, err error)) (http.Handler, error) {
 	source := pageSource{kept: kept, agents: role.Agents}
-	o := web.Options{Source: source, Totals: source, Fleet: source, Sections: sections.divide, Names: kept.Names, Past: source.Past, Version: readBuild().Version, Report: report, Queue: nothingWaits}
+	o := web.Options{Source: source, Totals: source, Fleet: source, Sections: sections.divide, Machines: kept.Machines, Names: kept.Names, Past: source.Past, Version: readBuild().Version, Report: report, Queue: nothingWaits}
 	if ci != nil {
 		o.Queue = (&recentQueue{state: ci.poller.State}).State
 	}

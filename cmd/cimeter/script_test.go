@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/store"
 	"github.com/cimeter/cimeter/internal/store/sqlite"
@@ -32,7 +34,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SERVER", fakeAgent(e, fakeRecords(), asIs))
 			e.Setenv("MANY", fakeAgent(e, manyRecords(), asIs))
 			e.Setenv("HISTORY", fakeAgent(e, historyRecords(), asIs))
-			e.Setenv("STORE", realServer(e))
+			e.Setenv("STORE", realServer(e, "store.db", severalBuilds()))
+			e.Setenv("SPREAD", realServer(e, "spread.db", onTwoMachines()))
 			e.Setenv("FLEET", fakeFleet(e))
 			e.Setenv("QUEUE", fakeQueue(e))
 			e.Setenv("CLOSED", fakeAgent(e, fakeRecords(), basicAuth))
@@ -73,17 +76,35 @@ func makeStore(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// realServer starts the API of a server on a real store of five builds.
-func realServer(e *testscript.Env) string {
-	kept, err := sqlite.Open(context.Background(), sqlite.Options{Path: filepath.Join(e.WorkDir, "cimeter.db"), Migrate: true})
+// severalBuilds are five, of the branch main.
+func severalBuilds() (records []*cimeter.Record) {
+	for i := range 5 {
+		r := finished(i)
+		r.Ref = "main"
+		records = append(records, r)
+	}
+	return records
+}
+
+// onTwoMachines is a build and, of another, what two machines did.
+func onTwoMachines() []*cimeter.Record {
+	records := []*cimeter.Record{finished(1), finished(2), finished(32)}
+	for i, r := range records[1:] {
+		r.Key, r.CI, r.Server, r.Machine = "jenkins/ci.example.com/app/17", "jenkins", "ci.example.com", fmt.Sprintf("node-%d", i+1)
+		r.Usage.CPUSeconds.Total = cimeter.Some([]float64{3.5, 40}[i])
+	}
+	return records
+}
+
+// realServer starts the API of a server on a real store of records.
+func realServer(e *testscript.Env, file string, records []*cimeter.Record) string {
+	kept, err := sqlite.Open(context.Background(), sqlite.Options{Path: filepath.Join(e.WorkDir, file), Migrate: true})
 	if err != nil {
 		e.T().Fatal(err)
 	}
 	e.Defer(func() { kept.Close() })
 	var batch []store.Put
-	for i := range 5 {
-		r := finished(i)
-		r.Ref = "main"
+	for _, r := range records {
 		batch = append(batch, store.Put{Record: r, ReceivedAt: r.EndedAt})
 	}
 	if _, err := kept.Put(context.Background(), batch); err != nil {

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,6 +109,7 @@ func (c *Client) Address() string { return c.shown }
 type Filter struct {
 	Project, CI, Name, Stage, Runner, Machine, Result                string
 	Query, Ref, Event, Pipeline, Verdict, Since, Before, Sort, Order string
+	Sections                                                         bool   // with what is kept of the sections of their logs: Divided
 	Limit                                                            int    // builds in a page, 1 to 500; 0 is the server's own
 	Cursor                                                           string // of the page, from the one before; "" is the newest
 }
@@ -121,6 +123,9 @@ func (f Filter) query() string {
 			q.Set(name, v)
 		}
 	}
+	if f.Sections {
+		q.Set("sections", "true")
+	}
 	if f.Limit != 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))
 	}
@@ -133,15 +138,28 @@ func (f Filter) query() string {
 // value, [cimeter.ErrUnauthorized], or [cimeter.ErrUnavailable] when it was not
 // reached or not ready.
 func (c *Client) Builds(ctx context.Context, f Filter) ([]*cimeter.Record, string, error) {
+	page, next, err := c.Divided(ctx, f)
+	if err != nil {
+		return nil, "", err
+	}
+	records := make([]*cimeter.Record, 0, len(page))
+	for _, d := range page {
+		records = append(records, d.Record)
+	}
+	return records, next, nil
+}
+
+// Divided returns what Builds does, with sections where the filter wants them.
+func (c *Client) Divided(ctx context.Context, f Filter) ([]section.Divided, string, error) {
 	var page struct {
-		Builds []*cimeter.Record `json:"builds"`
+		Builds []section.Divided `json:"builds"`
 		Next   string            `json:"next"`
 	}
 	if err := c.get(ctx, "/api/v1/builds", f.query(), maxListBytes, &page); err != nil {
 		return nil, "", fmt.Errorf("list builds from %s: %w", c.shown, err)
 	}
-	for _, r := range page.Builds {
-		if r == nil {
+	for _, d := range page.Builds {
+		if d.Record == nil {
 			return nil, "", fmt.Errorf("list builds from %s: null among the builds: want records", c.shown)
 		}
 	}
@@ -168,6 +186,19 @@ func (c *Client) Sections(ctx context.Context, key string) (section.Parts, error
 		return section.Parts{}, fmt.Errorf("get sections of build %s from %s: %w", display.Fit(key, maxDetailWidth, "…"), c.shown, err)
 	}
 	return p, nil
+}
+
+// Machines returns what a build did on each of the machines that it worked on, the
+// earliest start first, without traces; nothing of a build of one machine. An agent and
+// an older server know nothing of it: the error wraps [cimeter.ErrInvalid].
+func (c *Client) Machines(ctx context.Context, key string) ([]*cimeter.Record, error) {
+	var r struct {
+		Machines []*cimeter.Record `json:"machines"`
+	}
+	if err := c.get(ctx, "/api/v1/builds/"+key, "machines=true", maxListBytes, &r); err != nil {
+		return nil, fmt.Errorf("get machines of build %s from %s: %w", display.Fit(key, maxDetailWidth, "…"), c.shown, err)
+	}
+	return slices.DeleteFunc(r.Machines, func(r *cimeter.Record) bool { return r == nil }), nil
 }
 
 // get asks for a path, which is escaped already, and decodes the answer.

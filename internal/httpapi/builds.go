@@ -170,11 +170,15 @@ func (a *API) builds(w http.ResponseWriter, r *http.Request) error {
 // build is GET /api/v1/builds/{key}: the record as JSON, or its summary as
 // plain text or markdown, as the Accept header asks.
 func (a *API) build(w http.ResponseWriter, r *http.Request) error {
-	values, err := parseQuery(r.URL.RawQuery, func(name string) bool { return name == "sections" && a.o.Query != nil })
+	values, err := parseQuery(r.URL.RawQuery, func(name string) bool { return (name == "sections" || name == "machines") && a.o.Query != nil })
 	if err != nil {
 		return err
 	}
 	sections, err := (&question{values: values}).choice("sections", "false", "true")
+	if err != nil {
+		return err
+	}
+	machines, err := (&question{values: values}).choice("machines", "false", "true")
 	if err != nil {
 		return err
 	}
@@ -196,7 +200,11 @@ func (a *API) build(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if err := summary.Text(&b, record, summary.TextOptions{UTF8: true, Sections: parts}); err != nil {
+		on, err := a.machinesOf(r.Context(), record.Key)
+		if err != nil {
+			return err
+		}
+		if err := summary.Text(&b, record, summary.TextOptions{UTF8: true, Sections: parts, Machines: on}); err != nil {
 			return err
 		}
 		writeText(w, "text/plain; charset=utf-8", b.String())
@@ -207,12 +215,25 @@ func (a *API) build(w http.ResponseWriter, r *http.Request) error {
 		}
 		writeText(w, "text/markdown; charset=utf-8", b.String())
 	default:
-		if sections == "false" {
+		if sections == "false" && machines == "false" {
 			return writeTagged(w, r, record)
 		}
-		doc, err := recordForm{trace: true, beside: a.keptOf}.append(r.Context(), nil, record)
+		tell := recordForm{trace: true}
+		if sections == "true" {
+			tell.beside = a.keptOf
+		}
+		doc, err := tell.append(r.Context(), nil, record)
 		if err != nil {
 			return err
+		}
+		if machines == "true" {
+			on, err := a.machinesOf(r.Context(), record.Key)
+			if err != nil {
+				return err
+			}
+			if doc, err = withMachines(doc, on); err != nil {
+				return err
+			}
 		}
 		return writeTagged(w, r, document(doc))
 	}

@@ -190,7 +190,8 @@ func TestOpenAPI_isTheRoutes(t *testing.T) {
 
 // Every answer is what the description says, errors included.
 func TestOpenAPI_isTheAnswers(t *testing.T) {
-	api, _ := newServer(t, 5)
+	api, in := newServer(t, 5)
+	spread(t, in)
 	d := readDescription(t, api)
 	asked := map[string]bool{}
 	hold := func(t *testing.T, path, method string, w *httptest.ResponseRecorder, want int) {
@@ -229,7 +230,7 @@ func TestOpenAPI_isTheAnswers(t *testing.T) {
 		"/healthz": 200, "/readyz": 200, "/version": 200, "/metrics": 200,
 		"/api/v1/builds": 200, "/api/v1/builds?trace=true&limit=2": 200, "/api/v1/builds?limit=0": 400, "/api/v1/builds?format=csv": 200, "/api/v1/builds?format=ndjson": 200, "/api/v1/builds?format=xml": 400, "/api/v1/builds?cursor=x": 400,
 		"/api/v1/builds/" + key + "0": 200, "/api/v1/builds/none": 404, "/api/v1/traces/" + key + "0": 200, "/api/v1/traces/none": 404,
-		"/api/v1/sections/" + key + "0": 200, "/api/v1/sections/" + key + "77": 404, "/api/v1/sections/": 404, "/api/v1/sections/" + key + "0?kept=true": 200, "/api/v1/builds/" + key + "0?sections=true": 200, "/api/v1/builds?sections=true": 200,
+		"/api/v1/sections/" + key + "0": 200, "/api/v1/sections/" + key + "77": 404, "/api/v1/sections/": 404, "/api/v1/sections/" + key + "0?kept=true": 200, "/api/v1/builds/" + key + "0?sections=true": 200, "/api/v1/builds?sections=true": 200, "/api/v1/builds/jenkins/ci.example.com/app/17?machines=true": 200,
 		"/api/v1/summary": 200, "/api/v1/summary?q=cpu%3E1d": 200, "/api/v1/projects": 200, "/api/v1/jobs": 200, "/api/v1/stages": 200,
 		"/api/v1/machines": 200, "/api/v1/runners": 200, "/api/v1/totals": 200, "/api/v1/totals?bucket=1m": 400,
 		"/api/v1/compare?a=" + key + "0&b=" + key + "1": 200, "/api/v1/compare?a=none&b=none": 404, "/api/v1/names": 200,

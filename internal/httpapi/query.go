@@ -22,6 +22,7 @@ import (
 type Query interface {
 	Get(ctx context.Context, key string) (*cimeter.Record, error)
 	Trace(ctx context.Context, key string) (*cimeter.Trace, error)
+	Machines(ctx context.Context, key string) ([]*cimeter.Record, error)
 	List(ctx context.Context, q store.Query) (store.Page, error)
 	Sum(ctx context.Context, f filter.Filter) (store.Sum, error)
 	Groups(ctx context.Context, q store.GroupQuery) (store.Groups, error)
@@ -72,7 +73,7 @@ func (a *API) queryRoutes() []route {
 		a.ask("/api/v1/names", a.names, "kind", "part", "limit"),
 	}
 	return append(routes,
-		route{path: buildsPath + "/", handle: a.build, parameters: []string{"sections"}, role: Read},
+		route{path: buildsPath + "/", handle: a.build, parameters: []string{"machines", "sections"}, role: Read},
 		route{path: "/api/v1/openapi.json", handle: a.openapi, role: Read})
 }
 

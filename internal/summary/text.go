@@ -23,6 +23,9 @@ type TextOptions struct {
 	Usual   *Usual // what the job's last builds cost; nil is not known
 	// Sections are rows below those of the stages that they divide; nil: there are none.
 	Sections *section.Parts
+	// Machines are the records of the machines that the build worked on, its own among
+	// them; of fewer than two there are no rows.
+	Machines []*cimeter.Record
 }
 
 // maxRows bounds the rows of stages, and maxNotes those after the totals: what
@@ -44,7 +47,7 @@ func Text(w io.Writer, r *cimeter.Record, o TextOptions) error {
 		t.name = min(40, t.name+o.Width-Columns)
 	}
 	t.line("%s", first(r))
-	if len(r.Stages) > 1 || o.Sections != nil {
+	if len(r.Stages) > 1 || o.Sections != nil || len(o.Machines) > 1 {
 		t.receipt()
 	} else {
 		t.bars()
@@ -85,6 +88,10 @@ func (t *text) receipt() {
 	for _, u := range append(stageUsages(r), &r.Usage) {
 		c.fit(u)
 	}
+	if len(t.o.Machines) > 1 {
+		all := Together(t.o.Machines)
+		c.fit(&all)
+	}
 	t.line("%s   time s    cpu s    avg   max    sd%9s%9s%8s", display.Pad("stage", t.name, t.mark),
 		"mem "+unitName(c.memory), "disk "+unitName(c.disk), "net "+unitName(c.net))
 	rows := 0
@@ -102,6 +109,7 @@ func (t *text) receipt() {
 		t.line("... and %d more %s", rows-maxRows, map[bool]string{true: "stages", false: "rows"}[t.o.Sections == nil])
 	}
 	t.row("total", wall(&r.Usage, r.StartedAt, r.EndedAt), &r.Usage, c)
+	t.machines(c)
 	if s := ioLine(&r.Usage); s != "" {
 		t.line("disk   %s", s)
 	}

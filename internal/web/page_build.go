@@ -36,6 +36,7 @@ type buildView struct {
 	timelineView
 	Unmetered   bool
 	Stages      stageTable
+	Spread      *spreadTable
 	Sections    *sectionTable
 	SectionsURL string // asks for them
 	NoSections  string // why there are none
@@ -86,7 +87,7 @@ func (p *Pages) build(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := r.URL.Query()
 	if as := q.Get("as"); as != "" {
-		return sendAs(w, r, record, as)
+		return p.sendAs(w, r, record, running, as)
 	}
 	now := p.o.Now()
 	path := buildURL(record.Key)
@@ -121,6 +122,9 @@ func (p *Pages) build(w http.ResponseWriter, r *http.Request) error {
 		v.Stages = stagesOf(record, q, path, to)
 		p.divide(r.Context(), &v, record, q, a, path, to)
 	}
+	if err := p.spread(r.Context(), &v, record, now); err != nil {
+		return err
+	}
 	if err := p.peers(r.Context(), record, running, &v, now); err != nil {
 		return err
 	}
@@ -137,7 +141,7 @@ func cloneValues(v url.Values) url.Values {
 }
 
 // sendAs answers with the record as JSON, or its summary as text or markdown.
-func sendAs(w http.ResponseWriter, r *http.Request, record *cimeter.Record, as string) error {
+func (p *Pages) sendAs(w http.ResponseWriter, r *http.Request, record *cimeter.Record, running bool, as string) error {
 	var b strings.Builder
 	kind := "text/plain; charset=utf-8"
 	switch as {
@@ -150,7 +154,14 @@ func sendAs(w http.ResponseWriter, r *http.Request, record *cimeter.Record, as s
 		b.Write(display.JSON(doc))
 		b.WriteByte('\n')
 	case "text":
-		if err := summary.Text(&b, record, summary.TextOptions{UTF8: true}); err != nil {
+		o := summary.TextOptions{UTF8: true}
+		if p.o.Machines != nil && !running && !unmetered(record) {
+			var err error
+			if o.Machines, err = p.o.Machines(r.Context(), record.Key); err != nil {
+				return err
+			}
+		}
+		if err := summary.Text(&b, record, o); err != nil {
 			return err
 		}
 	case "markdown":

@@ -45,12 +45,12 @@ func (p *Pages) peers(ctx context.Context, r *cimeter.Record, running bool, v *b
 	this.Running = running
 	var before []Row
 	if r.Project != "" && r.Name != "" {
-		rs, err := p.o.Source.History(ctx, HistoryQuery{Project: r.Project, Name: r.Name, Before: r.EndedAt, Limit: peerCount + 1})
+		rs, err := p.o.Source.History(ctx, HistoryQuery{Project: r.Project, Name: r.Name, Before: r.EndedAt, Limit: peerCount + 1 + v.Spread.len()})
 		if err != nil {
 			return err
 		}
 		for _, b := range rs {
-			if b.Key != r.Key && len(before) < peerCount {
+			if b.Key != r.Key && !v.Spread.holds(b.Key) && len(before) < peerCount {
 				before = append(before, RowOf(b))
 			}
 		}

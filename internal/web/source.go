@@ -47,6 +47,10 @@ type Fleet interface {
 // error wraps cimeter.ErrNotFound where there is nothing.
 type Sections func(ctx context.Context, r *cimeter.Record, keptOnly bool) (section.Parts, error)
 
+// Machines returns what a build did on each of its machines, without traces, the
+// earliest start first; of a build of one machine at most one.
+type Machines func(ctx context.Context, key string) ([]*cimeter.Record, error)
+
 // Queue returns what CI servers tell of their queues and workers now. It is called
 // by many goroutines at once.
 type Queue func() queue.State

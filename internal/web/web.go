@@ -24,6 +24,7 @@ type Options struct {
 	Fleet    Fleet            // nil: nothing is known of machines now
 	Queue    Queue            // nil: no page of the queue
 	Sections Sections         // nil: no build's log has any
+	Machines Machines         // nil: no build is known to work on several
 	Names    Names            // nil: the filter suggests nothing
 	Past     Past             // nil: of machines the last minutes alone are known
 	Now      func() time.Time // nil: time.Now
