@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,4 +159,78 @@ func TestPodman(t *testing.T) {
 			t.Error("neither the network of the pod nor why it is not told")
 		}
 	})
+}
+
+// user is a machine whose containers are those of a user's podman.
+type user struct{ *testdocker.Rootless }
+
+// Command implements place.
+func (u user) Command(name string, args ...string) *exec.Cmd {
+	return podman{&machine{Daemon: u.Daemon}}.Command(name, args...)
+}
+
+// Cgroups implements place.
+func (u user) Cgroups() []string { return nil }
+
+// TestPodmanRootless runs builds on a user's podman, which gives its containers no
+// cgroup of their own on cgroup v1: that is told once, and the builds are on record with
+// nothing metered. On v2 they have one, in the user's slice: see TestAgentSlices.
+func TestPodmanRootless(t *testing.T) {
+	if testing.Short() {
+		t.Skip("podman is not for -short")
+	}
+	if v2, err := testdocker.V2(); err != nil || v2 {
+		t.Skipf("a user's containers have cgroups of their own on cgroup v2 (%v)", err)
+	}
+	u := user{testdocker.StartRootless(t, map[string]string{"/usr/bin/burn": burnProgram(t)})}
+	a := startAgent(t, u, agentConfig(nil))
+	var stages []*droneStage
+	play := func(number int, random string, steps ...string) {
+		t.Helper()
+		s := &droneStage{Number: number, Slug: "acme/user", Random: random}
+		labels := s.labels()
+		labels["io.drone.step.name"], labels["io.drone.step.number"] = "unit", "1"
+		id, err := u.Create(t.Context(), testdocker.Spec{Name: "drone-" + random + "001", Labels: labels, Network: "none", Cmd: append([]string{"burn"}, steps...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Begin(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if number == 51 {
+			a.eventually("it is known that there is no cgroup", func() error {
+				if !strings.Contains(a.log.String(), "no cgroup of their own") {
+					return errors.New("it is not told")
+				}
+				return nil
+			})
+		}
+		if exit, err := u.Wait(t.Context(), id); err != nil || exit.Code != 0 {
+			t.Fatalf("exit %d: %v", exit.Code, err)
+		}
+		if err := u.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		stages = append(stages, s)
+	}
+	play(51, "Dt4306jSfhaW8L19g", "cpu=0.1", "sleep=3")
+	play(52, "Et4306jSfhaW8L19g", "cpu=0.01") // gone before anybody can look
+	for _, s := range stages {
+		r := a.await(s.Key())
+		if r.CI != "drone" || r.Project != s.Slug || r.Complete || len(r.Gaps) != 1 || r.Gaps[0].Reason != cimeter.GapNoCgroup {
+			t.Errorf("record %+v, complete %v, gaps %+v: want a build of %s that is not metered for want of a cgroup", r.Build, r.Complete, r.Gaps, s.Slug)
+		}
+		if c := r.Usage.CPUSeconds; c.Total.Known && c.Total.Value > 0 {
+			t.Errorf("%s: CPU %+v, want none", r.Key, c)
+		}
+		if text := a.tool("summary", s.Key()); !strings.Contains(text, "no cgroup") {
+			t.Errorf("the summary does not say why it has nothing:\n%s", text)
+		}
+	}
+	if n := strings.Count(a.log.String(), "no cgroup of their own"); n != 1 {
+		t.Errorf("told %d times, want once", n)
+	}
+	if n := a.metric("cimeter_agent_gaps_total", `reason="no_cgroup"`); n != 2 {
+		t.Errorf("%v gaps for want of a cgroup, want 2", n)
+	}
 }
