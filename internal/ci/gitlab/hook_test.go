@@ -163,6 +163,7 @@ func TestVerifyHook(t *testing.T) {
 	}{
 		"token":                              {[]string{"s3cret"}, plain, body, true},
 		"token, the second of two":           {[]string{"new", "s3cret"}, plain, body, true},
+		"token, the first of two":            {[]string{"s3cret", "new"}, plain, body, true},
 		"another token":                      {[]string{"s3cret"}, http.Header{"X-Gitlab-Token": {"s3cret "}}, body, false},
 		"a longer token":                     {[]string{"s3cret"}, http.Header{"X-Gitlab-Token": {"s3crets3cret"}}, body, false},
 		"no token":                           {[]string{"s3cret"}, http.Header{}, body, false},

@@ -34,6 +34,15 @@ func TestOfProcess(t *testing.T) {
 			t.Errorf("prefix %q: %+v, %v, want %+v", prefix, id, ok, want)
 		}
 	}
+	// A custom executor's driver may itself run where another job's variables are.
+	both := shellEnv("CUSTOM_ENV_")
+	for name := range shellEnv("") {
+		both[name] = "12"
+	}
+	both["GITLAB_CI"] = "true"
+	if id, ok := gitlab.OfProcess(both); !ok || id != want {
+		t.Errorf("%+v, %v, want %+v", id, ok, want)
+	}
 	env := shellEnv("")
 	env["CI_JOB_ID"] = "12"
 	if id, _ := gitlab.OfProcess(env); !strings.HasPrefix(id.Doubt, "job id") {

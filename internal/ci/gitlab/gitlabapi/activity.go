@@ -15,8 +15,8 @@ import (
 
 // How much one query asks for. GitLab counts 1 for each field, adds a hundredth for
 // each item of a list that is asked for, and takes 250; a page has at most 100 items. A
-// group of projects with whether anything is active there is 18, a group with the
-// builds themselves some 215.
+// group of projects with whether anything is active or new there is 24, a group with the
+// builds themselves some 220.
 const (
 	lookSize    = 100 // projects of a group
 	lookGroups  = 10  // in one query
@@ -66,8 +66,9 @@ func (c *Client) activity(ctx context.Context, now time.Time, all []*project) (o
 			return false, err
 		}
 		for _, pr := range batch {
+			pr.watch(found[pr.gid], now)
 			pr.looked = now
-			if found[pr.gid] {
+			if found[pr.gid].busy {
 				active = append(active, pr)
 			} else {
 				pr.put(nil, false, now)
@@ -89,7 +90,7 @@ func (c *Client) activity(ctx context.Context, now time.Time, all []*project) (o
 	for _, pr := range active { // there were more than requests for them: they come first in projectJobs
 		pr.touched = now
 	}
-	return true, nil
+	return true, c.askEnds(ctx, now, all)
 }
 
 // learnIDs asks for the global ids of projects that the settings name by their paths, a
@@ -131,8 +132,14 @@ func refused(ctx context.Context, err error) bool {
 // gidOf is a project's global id.
 func gidOf(id string) string { return "gid://gitlab/Project/" + id }
 
-// askActive asks which projects have an active pipeline.
-func (c *Client) askActive(ctx context.Context, projects []*project) (active map[string]bool, err error) {
+// pulse is what a project's pipelines tell of it.
+type pulse struct {
+	busy   bool  // one waits or runs
+	newest int64 // number of the newest; 0: there is none
+}
+
+// askActive asks which projects have an active pipeline, and for their newest one.
+func (c *Client) askActive(ctx context.Context, projects []*project) (found map[string]pulse, err error) {
 	var head, body strings.Builder
 	variables := map[string]any{}
 	for i := 0; len(projects) > 0; i++ {
@@ -144,7 +151,7 @@ func (c *Client) askActive(ctx context.Context, projects []*project) (active map
 		}
 		variables["p"+strconv.Itoa(i)] = ids
 		fmt.Fprintf(&head, "$p%d:[ID!]", i)
-		fmt.Fprintf(&body, "g%d:projects(ids:$p%d,first:%d){nodes{id w:pipelines(status:PENDING,first:1){nodes{id}} r:pipelines(status:RUNNING,first:1){nodes{id}}}}\n", i, i, lookSize)
+		fmt.Fprintf(&body, "g%d:projects(ids:$p%d,first:%d){nodes{id w:pipelines(status:PENDING,first:1){nodes{id}} r:pipelines(status:RUNNING,first:1){nodes{id}} n:pipelines(first:1){nodes{id}}}}\n", i, i, lookSize)
 	}
 	type some struct {
 		Nodes []struct {
@@ -156,6 +163,7 @@ func (c *Client) askActive(ctx context.Context, projects []*project) (active map
 			ID string `json:"id"`
 			W  some   `json:"w"`
 			R  some   `json:"r"`
+			N  some   `json:"n"`
 		} `json:"nodes"`
 	}
 	if err := c.query(ctx, "ask which projects are active", "query("+head.String()+"){"+body.String()+"}", variables, &data); err != nil {
@@ -164,50 +172,33 @@ func (c *Client) askActive(ctx context.Context, projects []*project) (active map
 	if len(data) != len(variables) {
 		return nil, c.failed(ctx, "ask which projects are active", fmt.Errorf("%d lists in the answer, want %d: %w", len(data), len(variables), cimeter.ErrInvalid))
 	}
-	active = map[string]bool{}
+	found = map[string]pulse{}
 	for _, g := range data {
 		if g == nil {
 			continue
 		}
 		for _, n := range g.Nodes {
-			if n != nil && len(n.W.Nodes)+len(n.R.Nodes) > 0 {
-				active[n.ID] = true
+			if n == nil {
+				continue
 			}
+			is := pulse{busy: len(n.W.Nodes)+len(n.R.Nodes) > 0}
+			if len(n.N.Nodes) > 0 {
+				is.newest, _ = numberOf(n.N.Nodes[0].ID)
+			}
+			found[n.ID] = is
 		}
 	}
-	return active, nil
+	return found, nil
 }
 
 // askOpen asks for the builds of the active pipelines of projects that are not over.
 func (c *Client) askOpen(ctx context.Context, now time.Time, projects []*project) error {
-	jobs := fmt.Sprintf("jobs(statuses:[%s],first:%d){pageInfo{hasNextPage} nodes{%s}}", activeWords, activeJobs, jobFields)
-	pipes := fmt.Sprintf("first:%d){pageInfo{hasNextPage} nodes{%s downstream{nodes{%s}}}}", activePipes, jobs, jobs)
-	text := fmt.Sprintf("query($p0:[ID!]){projects(ids:$p0,first:%d){nodes{id w:pipelines(status:PENDING,%s r:pipelines(status:RUNNING,%s}}}", openSize, pipes, pipes)
-	ids := make([]string, len(projects))
-	of := map[string]*project{}
-	for i, pr := range projects {
-		ids[i], of[pr.gid] = pr.gid, pr
-	}
-	var data struct {
-		Projects *struct {
-			Nodes []*struct {
-				ID string     `json:"id"`
-				W  graphPipes `json:"w"`
-				R  graphPipes `json:"r"`
-			} `json:"nodes"`
-		} `json:"projects"`
-	}
-	if err := c.query(ctx, "list jobs of active projects", text, map[string]any{"p0": ids}, &data); err != nil {
+	found, err := c.askPipes(ctx, "list jobs of active projects", projects, "status:PENDING,", activeWords)
+	if err != nil {
 		return err
 	}
-	if data.Projects == nil {
-		return c.failed(ctx, "list jobs of active projects", fmt.Errorf("no list in the answer: %w", cimeter.ErrInvalid))
-	}
-	for _, n := range data.Projects.Nodes {
-		if n == nil || of[n.ID] == nil {
-			continue
-		}
-		pr, told := of[n.ID], map[string]cimeter.Job{}
+	for pr, n := range found {
+		told := map[string]cimeter.Job{}
 		more := c.pipes(&n.W, told)
 		more = c.pipes(&n.R, told) || more
 		if more {
@@ -218,6 +209,44 @@ func (c *Client) askOpen(ctx context.Context, now time.Time, projects []*project
 	return nil
 }
 
+// twoPipes are pipelines of a project: those that were asked for, and those that run.
+type twoPipes struct {
+	ID string     `json:"id"`
+	W  graphPipes `json:"w"`
+	R  graphPipes `json:"r"`
+}
+
+// askPipes asks for pipelines of projects, those of which says and those that run, with
+// their builds of such statuses.
+func (c *Client) askPipes(ctx context.Context, what string, projects []*project, which, statuses string) (map[*project]*twoPipes, error) {
+	jobs := fmt.Sprintf("jobs(statuses:[%s],first:%d){pageInfo{hasNextPage} nodes{%s}}", statuses, activeJobs, jobFields)
+	pipes := fmt.Sprintf("first:%d){pageInfo{hasNextPage} nodes{id %s downstream{nodes{%s}}}}", activePipes, jobs, jobs)
+	text := fmt.Sprintf("query($p0:[ID!]){projects(ids:$p0,first:%d){nodes{id w:pipelines(%s%s r:pipelines(status:RUNNING,%s}}}", openSize, which, pipes, pipes)
+	ids := make([]string, len(projects))
+	of := map[string]*project{}
+	for i, pr := range projects {
+		ids[i], of[pr.gid] = pr.gid, pr
+	}
+	var data struct {
+		Projects *struct {
+			Nodes []*twoPipes `json:"nodes"`
+		} `json:"projects"`
+	}
+	if err := c.query(ctx, what, text, map[string]any{"p0": ids}, &data); err != nil {
+		return nil, err
+	}
+	if data.Projects == nil {
+		return nil, c.failed(ctx, what, fmt.Errorf("no list in the answer: %w", cimeter.ErrInvalid))
+	}
+	found := make(map[*project]*twoPipes, len(projects))
+	for _, n := range data.Projects.Nodes {
+		if n != nil && of[n.ID] != nil {
+			found[of[n.ID]] = n
+		}
+	}
+	return found, nil
+}
+
 // graphPipes is a page of pipelines with their builds.
 type graphPipes struct {
 	Page  pageInfo     `json:"pageInfo"`
@@ -225,6 +254,7 @@ type graphPipes struct {
 }
 
 type graphPipe struct {
+	ID   string `json:"id"`
 	Jobs *struct {
 		Page  pageInfo    `json:"pageInfo"`
 		Nodes []*graphJob `json:"nodes"`

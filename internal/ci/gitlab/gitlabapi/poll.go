@@ -20,7 +20,7 @@ import (
 const (
 	pageSize  = 100 // the most that GitLab gives
 	maxPages  = 50  // of one list in one poll: 5,000 builds that are not over
-	maxEnded  = 9   // builds whose end one query asks for, each 25 of the complexity of 250 that a user has
+	maxAtOnce = 9   // builds whose end one query asks for, each 25 of the complexity of 250 that a user has
 	maxBehind = 5000
 
 	workersEvery  = time.Minute
@@ -51,7 +51,11 @@ type pollState struct {
 	known    map[string]open // builds that were not over at the last look, by key
 	behind   []open          // builds that are over, whose end was not asked for yet
 	newest   int64           // the greatest number of a job that was seen on the whole server; 0: none was
+	endsNext string          // the page of the server's ended builds to go on with; "": none is left
+	endsDown int64           // down to which number
 	untold   []cimeter.Job   // ends that were learned and not told: the look failed after them
+	over     map[int64]bool  // numbers of builds whose end was told, the newest of them
+	began    time.Time       // when the first look was, by the server's clock: what ended before is the past
 	graphOff bool            // the server answers no query for single builds
 	projectState
 }
@@ -119,7 +123,7 @@ func (c *Client) look(ctx context.Context, now time.Time) (queue.Report, error) 
 	if p.scope == scopeServer {
 		r.Jobs, r.WholeJobs, err = c.serverJobs(ctx)
 		if err == nil {
-			err = c.newEnds(ctx, r.Jobs)
+			err = c.newEnds(ctx, now, r.Jobs)
 		}
 	} else {
 		r.Jobs, r.WholeJobs, err = c.projectJobs(ctx, now)
@@ -135,6 +139,9 @@ func (c *Client) look(ctx context.Context, now time.Time) (queue.Report, error) 
 	}
 	r.Jobs = append(r.Jobs, p.untold...)
 	p.untold = nil
+	if p.began.IsZero() {
+		p.began = c.serverTime(ctx, now)
+	}
 	if !p.workersOff && !p.workersAt.IsZero() {
 		r.Workers = busy(p.workers, r.Jobs, p.scope == scopeServer && r.WholeJobs)
 		r.WholeWorkers = true
@@ -250,7 +257,7 @@ func (c *Client) ended(ctx context.Context, jobs []cimeter.Job, complete bool) e
 	p.known = now
 	p.behind = slices.DeleteFunc(p.behind, func(o open) bool { _, back := now[o.key]; return back })
 	for asked := 0; len(p.behind) > 0 && (p.left(ctx) >= 2 || asked == 0); asked++ {
-		batch := p.behind[:min(maxEnded, len(p.behind))]
+		batch := p.behind[:min(maxAtOnce, len(p.behind))]
 		if p.graphOff {
 			batch = batch[:1]
 		}
@@ -262,7 +269,7 @@ func (c *Client) ended(ctx context.Context, jobs []cimeter.Job, complete bool) e
 		if err != nil {
 			return err
 		}
-		p.untold = append(p.untold, told...)
+		p.tell(told...)
 		p.behind = slices.Clone(p.behind[len(batch):])
 	}
 	return nil

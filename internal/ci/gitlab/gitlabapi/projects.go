@@ -31,6 +31,7 @@ type projectState struct {
 	eventsOff bool                // the token may not ask for events
 	// activityOff: the server does not tell which of many projects are active.
 	activityOff bool
+	endsOff     bool  // nor what ended there, fifty projects at once
 	eventSince  int64 // the last push that is known
 }
 
@@ -46,6 +47,7 @@ type project struct {
 	open     []cimeter.Job
 	openAt   time.Time // when its builds were asked for last
 	gone     bool
+	watched
 }
 
 // projectJobs asks which projects are active: see activity. Where the server does not
@@ -94,6 +96,9 @@ func (c *Client) projectJobs(ctx context.Context, now time.Time) (jobs []cimeter
 		keep += 2 * float64(len(order)/(lookSize*lookGroups)+1)
 	}
 	if err := c.refresh(ctx, now, order); err != nil {
+		return nil, false, err
+	}
+	if err := c.listEnds(ctx, now, order, keep); err != nil {
 		return nil, false, err
 	}
 	asked, failed := 0, 0
@@ -160,8 +165,8 @@ func (c *Client) refresh(ctx context.Context, now time.Time, all []*project) err
 	for n := 0; n < maxRefresh && len(due) > 0 && p.left(ctx) >= 1+reserved; n++ {
 		var batch []open
 		of := make(map[string]*project)
-		for len(due) > 0 && (len(batch) == 0 || len(batch)+len(due[0].open) <= maxEnded) {
-			for _, j := range due[0].open[:min(maxEnded, len(due[0].open))] {
+		for len(due) > 0 && (len(batch) == 0 || len(batch)+len(due[0].open) <= maxAtOnce) {
+			for _, j := range due[0].open[:min(maxAtOnce, len(due[0].open))] {
 				if o := p.known[j.Key]; o.key != "" {
 					batch = append(batch, o)
 					of[j.Key] = due[0]
@@ -173,7 +178,7 @@ func (c *Client) refresh(ctx context.Context, now time.Time, all []*project) err
 		if len(batch) == 0 {
 			continue
 		}
-		told, err := c.askEnded(ctx, batch[:min(maxEnded, len(batch))])
+		told, err := c.askEnded(ctx, batch[:min(maxAtOnce, len(batch))])
 		if x := exchangeOf(ctx); err != nil && x.status == 200 && x.fault == nil && errors.Is(err, cimeter.ErrInvalid) {
 			p.graphOff = true
 			return nil
@@ -189,7 +194,7 @@ func (c *Client) refresh(ctx context.Context, now time.Time, all []*project) err
 			case j.Status.Ended():
 				pr.open = slices.Delete(slices.Clone(pr.open), i, i+1)
 				delete(p.known, j.Key)
-				p.untold = append(p.untold, j)
+				p.tell(j)
 			default:
 				pr.open = slices.Clone(pr.open)
 				pr.open[i] = merged(pr.open[i], j)
@@ -272,7 +277,15 @@ func (c *Client) listProjects(ctx context.Context, now time.Time) error {
 // pushes asks which projects were pushed to: one request for all of them.
 func (c *Client) pushes(ctx context.Context, now time.Time) error {
 	p := &c.poll
-	if p.eventsOff || len(c.o.Projects) > 0 && float64(len(c.o.Projects)) < float64(c.o.Requests)*Interval.Minutes() {
+	if len(c.o.Projects) > 0 && float64(len(c.o.Projects)) < float64(c.o.Requests)*Interval.Minutes() {
+		for _, pr := range p.projects { // each is asked at every look
+			if !p.began.IsZero() && pr.listAt.IsZero() && now.Sub(pr.listedAt) >= endsEvery {
+				pr.listAt = now
+			}
+		}
+		return nil
+	}
+	if p.eventsOff {
 		return nil
 	}
 	var list []struct {
@@ -291,7 +304,7 @@ func (c *Client) pushes(ctx context.Context, now time.Time) error {
 	for _, e := range list {
 		p.eventSince = max(p.eventSince, e.ID)
 		if pr := p.projects[strconv.FormatInt(e.Project, 10)]; pr != nil && since > 0 && e.ID > since {
-			pr.touched = now
+			pr.touched, pr.listAt = now, now.Add(endsFor)
 		}
 	}
 	return nil

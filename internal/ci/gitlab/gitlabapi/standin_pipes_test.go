@@ -1,6 +1,7 @@
 package gitlabapi_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -80,6 +81,7 @@ func (s *standin) active() (jobs map[int64][]*job, runs map[int64]bool) {
 func (s *standin) pipelines(query string, variables map[string]any) map[string]any {
 	data := map[string]any{}
 	jobs, runs := s.active()
+	all := s.byPipeline()
 	for _, m := range group.FindAllStringSubmatch(query, -1) {
 		nodes := []any{}
 		ids, _ := variables[m[2]].([]any)
@@ -97,6 +99,7 @@ func (s *standin) pipelines(query string, variables map[string]any) map[string]a
 				}
 				node[alias] = map[string]any{"nodes": pipes, "pageInfo": map[string]any{"hasNextPage": false}}
 			}
+			s.newest(node, all[id], strings.Contains(query, "SUCCESS"))
 			nodes = append(nodes, node)
 		}
 		name := m[1]
@@ -106,6 +109,47 @@ func (s *standin) pipelines(query string, variables map[string]any) map[string]a
 		data[name] = map[string]any{"nodes": nodes}
 	}
 	return data
+}
+
+// byPipeline are all jobs, by project and pipeline, the newest first.
+func (s *standin) byPipeline() map[int64]map[int64][]*job {
+	all := map[int64]map[int64][]*job{}
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.jobs))) {
+		j := s.jobs[id]
+		if j.deleted || s.hidden[id] {
+			continue
+		}
+		if all[j.project] == nil {
+			all[j.project] = map[int64][]*job{}
+		}
+		pipe := cmp.Or(j.pipeline, id)
+		all[j.project][pipe] = append(all[j.project][pipe], j)
+	}
+	return all
+}
+
+// newest adds a project's newest pipelines to what is told of it: the first one, or with
+// ended five, with the builds of each that are over.
+func (s *standin) newest(node map[string]any, over map[int64][]*job, ended bool) {
+	if !ended {
+		one := []any{}
+		if len(over) > 0 {
+			one = append(one, map[string]any{"id": fmt.Sprint("gid://gitlab/Ci::Pipeline/", slices.Max(slices.Collect(maps.Keys(over))))})
+		}
+		node["n"] = map[string]any{"nodes": one}
+		return
+	}
+	pipes, runs := []any{}, []any{}
+	for _, number := range slices.Backward(slices.Sorted(maps.Keys(over))) {
+		running := slices.ContainsFunc(over[number], func(j *job) bool { return j.status == "running" })
+		jobs := slices.DeleteFunc(slices.Clone(over[number]), func(j *job) bool { return j.finished.IsZero() })
+		pipe := map[string]any{"id": fmt.Sprint("gid://gitlab/Ci::Pipeline/", number), "jobs": s.openJobs(jobs, false), "downstream": map[string]any{"nodes": []any{map[string]any{"jobs": s.openJobs(jobs, true)}}}}
+		if pipes = append(pipes, pipe); running {
+			runs = append(runs, pipe)
+		}
+	}
+	node["w"] = map[string]any{"nodes": pipes[:min(5, len(pipes))], "pageInfo": map[string]any{"hasNextPage": len(pipes) > 5}}
+	node["r"] = map[string]any{"nodes": runs[:min(5, len(runs))], "pageInfo": map[string]any{"hasNextPage": len(runs) > 5}}
 }
 
 // openJobs is a page of 20 of a pipeline's jobs that wait or run; those named child are

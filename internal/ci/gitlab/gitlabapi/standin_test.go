@@ -20,6 +20,7 @@ import (
 // job is one of the stand-in's.
 type job struct {
 	id, project, runner                int64
+	pipeline                           int64 // 0 is one of its own
 	status, name, manager              string
 	created, queued, started, finished time.Time
 	deleted                            bool
@@ -273,7 +274,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 var words = strings.Fields(`query String after first jobs statuses pageInfo hasNextPage endCursor nodes id name status kind tags createdAt queuedAt
 startedAt finishedAt queuedDuration refName webPath stage pipeline project fullPath job runner description runnerManager systemId on CiJob runners currentUser
 mutation jobCancel input errors SUCCESS FAILED CANCELED paused tagList contactedAt jobExecutionStatus managers version platformName architectureName
-ids ID projects pipelines downstream w r PENDING RUNNING CANCELING CREATED PREPARING SCHEDULED WAITING_FOR_RESOURCE WAITING_FOR_CALLBACK`)
+ids ID projects pipelines downstream w r n PENDING RUNNING CANCELING CREATED PREPARING SCHEDULED WAITING_FOR_RESOURCE WAITING_FOR_CALLBACK`)
 
 var (
 	literal = regexp.MustCompile(`"[^"]*"`)
