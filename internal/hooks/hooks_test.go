@@ -183,6 +183,13 @@ func TestReceiver(t *testing.T) {
 	if _ = ask("gitlab", delivery("a", job(1, cimeter.JobWaiting), "one")); count(counts, "gitlab", "duplicate") != 2 {
 		t.Error("forgotten within a day")
 	}
+	clock = clock.Add(time.Second) // the period is over
+	for _, h := range []hook{delivery("e", job(3, cimeter.JobWaiting), "one"), delivery("a", job(1, cimeter.JobWaiting), "one")} {
+		_ = ask("gitlab", h)
+	}
+	if n := count(counts, "gitlab", "duplicate"); n != 3 {
+		t.Errorf("%g duplicates: want that ids of the last period are known", n)
+	}
 }
 
 // When too much waits the sender is told to come again, and what it sends then is

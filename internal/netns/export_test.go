@@ -18,3 +18,12 @@ func (r *Reader) HoldSocket() (release func()) {
 	r.socket.Lock()
 	return r.socket.Unlock
 }
+
+// Adopt has h counted by our end of other's uplink, as if it were taken for h's.
+func (r *Reader) Adopt(h, other *Handle) error {
+	r.socket.Lock()
+	defer r.socket.Unlock()
+	l := link{index: other.index.Load()}
+	delete(r.byIndex, l.index)
+	return r.adopt(h, l)
+}

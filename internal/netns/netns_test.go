@@ -428,3 +428,24 @@ func TestReader_Allocs(t *testing.T) {
 		t.Errorf("a round allocates %v times, want 0", n)
 	}
 }
+
+// An end that does not count what the uplink counts is another's.
+func TestReader_Refresh_anotherEnd(t *testing.T) {
+	c, other := container(t), container(t)
+	c.veth(1, "tv1", "eth0")
+	other.veth(2, "tv2", "eth0")
+	r := reader(t)
+	h2 := attach(t, r, other)
+	if err := r.Refresh(); err != nil || h2.Source() != "netlink" {
+		t.Fatalf("%v, source %s", err, h2.Source())
+	}
+	c.send("10.1.0.9:9", 3, 300)
+	h, err := r.Attach(c.pid()) // not looked for yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if err := r.Adopt(h, h2); err != nil || h.Source() != "proc" {
+		t.Errorf("%v, source %s: want it to stay with its own file", err, h.Source())
+	}
+}

@@ -139,6 +139,7 @@ type rig struct {
 	table   *tally.Table
 	records push.Records
 	behind  *fake
+	running []wire.Running
 	log     *bytes.Buffer
 	token   func() (string, error)
 }
@@ -153,7 +154,7 @@ func start(t *testing.T, o spool.Options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{server: &standIn{}, spool: sp, table: tally.New(tally.Options{}), behind: &fake{}, log: &bytes.Buffer{}, token: func() (string, error) { return "cmt_right", nil }}
+	r := &rig{server: &standIn{}, spool: sp, table: tally.New(tally.Options{}), behind: &fake{}, running: []wire.Running{{Key: "gitlab/x/9"}}, log: &bytes.Buffer{}, token: func() (string, error) { return "cmt_right", nil }}
 	sender, err := push.NewSender(push.SenderOptions{URL: "http://server.example.com/", Transport: r.server, Agent: sp.ID(),
 		Token: func() (string, error) {
 			r.server.mu.Lock()
@@ -164,7 +165,11 @@ func start(t *testing.T, o spool.Options) *rig {
 		t.Fatal(err)
 	}
 	r.Pusher = push.New(push.Options{Server: sender, Spool: sp, Tally: r.table, Machine: "ci-7", Version: "test",
-		Running: func() []wire.Running { return []wire.Running{{Key: "gitlab/x/9"}} }}, slog.New(slog.NewTextHandler(r.log, nil)))
+		Running: func() []wire.Running {
+			r.server.mu.Lock()
+			defer r.server.mu.Unlock()
+			return r.running
+		}}, slog.New(slog.NewTextHandler(r.log, nil)))
 	r.records = r.Before(r.behind)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -226,6 +231,46 @@ func TestPusher(t *testing.T) {
 		}
 		if h := r.server.beats[0]; h.Agent != r.spool.ID() || h.Machine != "ci-7" || len(h.Running) != 1 || h.Spool == nil {
 			t.Errorf("%+v", h)
+		}
+	})
+}
+
+// More builds than a server takes in a heartbeat are cut, not refused.
+func TestPusher_manyRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, spool.Options{})
+		r.server.set(func() {
+			r.running = nil
+			for n := range wire.MaxRunning + 5 {
+				r.running = append(r.running, wire.Running{Key: record(n).Key})
+			}
+		})
+		pass(10 * time.Second)
+		r.server.set(func() {
+			if n := len(r.server.beats); n == 0 || len(r.server.beats[n-1].Running) != wire.MaxRunning {
+				t.Errorf("%d heartbeats: want the last with %d builds", n, wire.MaxRunning)
+			}
+		})
+	})
+}
+
+// After a success a failure is the first again: tried soon.
+func TestPusher_delayBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, spool.Options{})
+		down := func(err error) { r.server.set(func() { r.server.down = err }) }
+		down(errors.New("connection refused"))
+		r.put(t, 1)
+		pass(10 * time.Minute)
+		down(nil)
+		pass(time.Minute)
+		down(errors.New("connection refused"))
+		r.put(t, 2)
+		pass(time.Millisecond)
+		down(nil)
+		pass(2 * time.Second)
+		if !slices.Equal(r.server.received, keys(1, 2)) {
+			t.Errorf("server has %v: want both, the second within a second", r.server.received)
 		}
 	})
 }
@@ -336,7 +381,14 @@ func TestPusher_poison(t *testing.T) {
 func TestPusher_duplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, spool.Options{})
-		r.server.set(func() { r.server.stored = map[string]bool{record(1).Key: true} })
+		tries := 0
+		r.server.set(func() {
+			r.server.stored = map[string]bool{record(1).Key: true}
+			r.server.answer = func(w http.ResponseWriter, items []wire.Item) bool {
+				tries++ // one that is sent for ever is not answered for ever
+				return tries > 10 && refuse(http.StatusServiceUnavailable)(w, items)
+			}
+		})
 		r.put(t, 1, 2)
 		pass(time.Minute)
 		if st := r.spool.Stats(); st.Records != 0 || r.value(catalog.AgentPushed, "duplicate") != 1 || r.value(catalog.AgentPushed, "stored") != 1 || len(r.server.received) != 2 {

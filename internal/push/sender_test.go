@@ -236,6 +236,9 @@ func TestSender_silentServer(t *testing.T) {
 							io.Copy(io.Discard, c) // until it hangs up
 							return
 						}
+						if _, err := c.Read(make([]byte, 1)); err != nil { // what comes before the question is no answer
+							return
+						}
 						_, err := io.WriteString(c, answer)
 						for err == nil {
 							<-time.After(time.Millisecond)

@@ -228,6 +228,24 @@ func TestBoard_wholeListLetsLeave(t *testing.T) {
 	wantCounts(t, b, 21, "1 waiting, 0 blocked, 1 running")
 	b.Add(server, true, whole(30))
 	wantCounts(t, b, 31, "0 waiting, 0 blocked, 0 running")
+	// What was told before the list is old news, whenever it says that it began.
+	ahead := job(4, cimeter.JobRunning)
+	ahead.StartedAt = at(3600)
+	b.Add(server, false, one(40, ahead))
+	wantCounts(t, b, 41, "0 waiting, 0 blocked, 1 running")
+	b.Add(server, true, whole(45))
+	wantCounts(t, b, 46, "0 waiting, 0 blocked, 0 running")
+}
+
+// What ended before the counters began is none of theirs.
+func TestBoard_endedBefore(t *testing.T) {
+	b := newBoard()
+	old, late := job(1, cimeter.JobSuccess), job(2, cimeter.JobSuccess)
+	old.EndedAt, late.EndedAt = noon.Add(-61*time.Minute), noon.Add(-59*time.Minute)
+	b.Add(server, true, whole(0, old, late))
+	if ended := b.Look(at(1), nil); len(ended) != 1 || ended[0].Number != "2" {
+		t.Errorf("%+v: want the one that ended since the start", ended)
+	}
 }
 
 func TestBoard_statusDoesNotGoBack(t *testing.T) {

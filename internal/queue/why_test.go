@@ -249,3 +249,17 @@ func TestBoard_joinsAgents(t *testing.T) {
 		t.Errorf("%d retries, %d ended: want 50 of each", retries, len(ended))
 	}
 }
+
+// A machine that slept has not seen what a build waited for meanwhile.
+func TestBoard_waitUnseen(t *testing.T) {
+	b := newBoard()
+	r := whole(0, tagged(1, "arm"))
+	r.Workers, r.WholeWorkers = []cimeter.Worker{worker("b", "idle", 1, 0)}, true
+	b.Add(server, true, r)
+	for _, s := range []float64{0, 30, 330, 340} {
+		b.Look(at(s), nil)
+	}
+	if w := b.State(at(340)).Builds[0].Wait; w.NoWorker != 40 {
+		t.Errorf("%+v: want 30 and 10 s without a worker", w)
+	}
+}

@@ -297,6 +297,45 @@ func TestSpool_refuse(t *testing.T) {
 	if b, _ := os.ReadFile(filepath.Join(dir, "refused", names[99].Name())); !bytes.HasPrefix(b, line(500)) {
 		t.Errorf("%q: want the newest to stand", b)
 	}
+	// Also when nothing else waits.
+	s.Close()
+	s = open(t, spool.Options{Dir: dir})
+	add(t, s, 600)
+	if es, err = s.Next(0, 1, 1<<20); err != nil || s.Refuse(es[0].Seq, "x") != nil {
+		t.Fatal(err)
+	}
+	if names, err = os.ReadDir(filepath.Join(dir, "refused")); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(filepath.Join(dir, "refused", names[len(names)-1].Name())); !bytes.HasPrefix(b, line(600)) {
+		t.Errorf("%q: want the newest to stand", b)
+	}
+}
+
+// Bytes bound both what one call returns and what is kept of what was refused.
+func TestSpool_large(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, spool.Options{Dir: dir})
+	large := bytes.Repeat([]byte("x"), spool.MaxRecordBytes)
+	for n := range 20 {
+		if err := s.Add(key(n), large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for size, want := range map[int64]int{1: 1, 5 << 19: 2, 100 << 20: 20} {
+		if es, err := s.Next(0, 100, size); err != nil || len(es) != want {
+			t.Errorf("%d entries in %d bytes, %v: want %d", len(es), size, err, want)
+		}
+	}
+	for seq := range uint64(25) {
+		if err := s.Refuse(seq, "too much"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := os.ReadDir(filepath.Join(dir, "refused"))
+	if err != nil || s.Stats().Refused != 20 || len(names) < 10 || len(names) > 16 {
+		t.Errorf("%d set aside, %+v, %v: want 16 MiB at most of 20", len(names), s.Stats(), err)
+	}
 }
 
 // A step that fails leaves nothing, and the same call works when it is over.

@@ -60,6 +60,7 @@ func TestRound(t *testing.T) {
 		"reset that is none":       {d: answer(200, `{}`, "RateLimit-Remaining", "0", "RateLimit-Reset", "99999999999999999")},
 		"429":                      {d: answer(429, `{}`, "Retry-After", "7"), status: 429, after: 7 * time.Second, is: cimeter.ErrUnavailable},
 		"429 by limit":             {d: answer(429, ``, "Date", date(0), "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1796040060"), status: 429, after: time.Minute, is: cimeter.ErrUnavailable, clock: cimeter.Some(time.Duration(0))},
+		"403 by limit":             {d: answer(403, ``, "Date", date(0), "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1796040060"), status: 403, after: time.Minute, is: cimeter.ErrUnauthorized, clock: cimeter.Some(time.Duration(0))},
 		"403":                      {d: answer(403, ``), status: 403, is: cimeter.ErrUnauthorized},
 		"500 does not wait":        {d: answer(500, ``, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1796040060"), status: 500, is: cimeter.ErrUnavailable},
 		"304 that nobody asked":    {d: answer(304, ``), status: 304, is: cimeter.ErrUnavailable},

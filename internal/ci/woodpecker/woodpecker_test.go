@@ -126,6 +126,9 @@ func TestIdentifyDoubt(t *testing.T) {
 		if !ok || !strings.Contains(id.Doubt, tt.want) {
 			t.Errorf("%s: doubt %q, %v, want one with %q", name, id.Doubt, ok, tt.want)
 		}
+		if foreign := name == "variables of another system"; foreign != (id.Build.Project == "") {
+			t.Errorf("%s: project %q", name, id.Build.Project)
+		}
 	}
 }
 
