@@ -168,7 +168,7 @@ var layers = map[string]row{
 	"examples/toyci":      {layer: forTests, ours: []string{"meter", "meter/otlp"}},
 	"internal/archtest":   {layer: forTests},
 	"internal/dashboard":  {layer: forTests, ours: []string{"internal/catalog"}},
-	"internal/ci/citest":  {layer: forTests, ours: []string{"internal/queue"}},
+	"internal/ci/citest":  {layer: forTests, ours: []string{"internal/ci/ask", "internal/queue"}},
 	"internal/webtest":    {layer: forTests, ours: []string{"internal/filter", "internal/queue", "internal/section", "internal/web"}, theirs: []string{"github.com/chromedp/chromedp", "github.com/chromedp/cdproto"}, whyTheir: "drives a real Chromium"},
 	"internal/storetest":  {layer: forTests, ours: []string{"internal/filter", "internal/queue", "internal/store"}},
 	"internal/testtools":  {layer: forTests},
