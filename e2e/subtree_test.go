@@ -35,7 +35,8 @@ func TestAgentSlices(t *testing.T) {
 		{"/ci.slice/ci-job.slice", "docker-%s.scope", ""},
 		{"/kubepods.slice/kubepods-burstable.slice", "cri-containerd-%s.scope", ""},
 		{"/machine.slice", "libpod-%s.scope", "/container"}, // as crun makes them
-		{"/user.slice/user-1000.slice/user@1000.service/user.slice", "libpod-%s.scope", ""},
+		// A user's, in a pod.
+		{"/user.slice/user-1000.slice/user@1000.service/user.slice/user-libpod_pod_" + strings.Repeat("a0d5", 16) + ".slice", "libpod-%s.scope", "/container"},
 		{"/runner.service", "libpod-payload-%s", ""}, // podman run --cgroups=split
 	} {
 		t.Run(strings.ReplaceAll(strings.Trim(c.dir, "/"), "/", "_"), func(t *testing.T) {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,9 @@ func TestMeter_whose(t *testing.T) {
 		"network before volume":    {known: []*known{first, second}, what: &known{volumes: []string{"v-a"}, container: cimeter.Container{Networks: []string{"net-b"}}}, want: beside{"b", cimeter.AttributedNetwork}},
 		"of one without a socket":  {known: []*known{first, second, without}, what: &known{volumes: []string{"v-c"}}, want: beside{"", cimeter.Unattributed}},
 		"by its cgroup's parent":   {known: []*known{first, inSlot}, what: &known{}, path: "/runner/slot-1/x", want: beside{"d", cimeter.AttributedCgroupParent}},
+		"a step by its parent":     {known: []*known{first, inSlot}, path: "/runner/slot-1/buildkit/" + strings.Repeat("x", 25), want: beside{"d", cimeter.AttributedCgroupParent}},
+		"a step, one of two":       {known: []*known{first, second}, path: "/docker/buildkit/x", want: beside{"", cimeter.Unattributed}},
+		"a step, no client":        {known: []*known{without}, path: "/docker/buildkit/x", want: beside{}},
 		"ended a moment ago":       {held: []hold{{"e", now.Add(-time.Minute), now.Add(time.Millisecond)}}, what: &known{}, want: beside{"e", cimeter.AttributedSole}},
 		"ended before":             {held: []hold{{"e", now.Add(-time.Minute), now.Add(-time.Second)}}, what: &known{}, want: beside{}},
 	} {

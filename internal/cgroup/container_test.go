@@ -59,6 +59,34 @@ func TestContainer(t *testing.T) {
 	}
 }
 
+// The paths of users' podman and Docker on cgroup v2, as people showed them: from crun
+// and runc, in and out of pods, in units, and with a slice of the administrator's.
+func TestContainer_ofUsers(t *testing.T) {
+	const session = "/user.slice/user-1001.slice/user@1001.service"
+	for path, want := range map[string]string{
+		session + "/user.slice/libpod-207a59e45e9b14c3397d9904b41ba601dc959d85962e6ede45a1b54463ae731b.scope/container":                                                                                                   "207a59e45e9b14c3397d9904b41ba601dc959d85962e6ede45a1b54463ae731b",
+		session + "/user.slice/libpod-b3e8048a9b91e43c214b4d850ac7132155a684d6502e12e22ceb6f73848d117a.scope":                                                                                                             "b3e8048a9b91e43c214b4d850ac7132155a684d6502e12e22ceb6f73848d117a",
+		session + "/user.slice/user-libpod_pod_a0d591b6895832291281a31da0eee965617163f98b7546ac475727035735c03d.slice/libpod-c3b3ccc85706d4153543b9112f21bcbbb995ee598549ba0c5577ee1412a6abe0.scope/container":            "c3b3ccc85706d4153543b9112f21bcbbb995ee598549ba0c5577ee1412a6abe0",
+		session + "/user.slice/user-libpod_pod_1ab829b4a5d971eacc6f8e12d969df94e997526665930c68a3ed7408a5373fbe.slice/libpod-6a7a48458c580a4b7b01a0a0967107974706a148f405d8f4f8f4e6eaa2446aec.scope/container/init.scope": "6a7a48458c580a4b7b01a0a0967107974706a148f405d8f4f8f4e6eaa2446aec",
+		session + "/app.slice/runner.service/libpod-payload-" + id:               id,
+		session + "/user.slice/docker-" + id + ".scope":                          id,
+		"/workloads.slice/user@10008.service/user.slice/libpod-" + id + ".scope": id,
+	} {
+		got, prefix, ok := cgroup.Container(path)
+		if end := strings.Index(path, want) + len(want); got != want || !ok || prefix != strings.TrimSuffix(path[:min(len(path), end+len(".scope"))], "/") {
+			t.Errorf("Container(%q) = %q, %q, %v, want %s", path, got, prefix, ok, want)
+		}
+	}
+	for _, path := range []string{
+		session + "/user.slice/libpod-conmon-" + id + ".scope", session + "/user.slice/podman-6696.scope", session + "/user.slice/podman-pause-19d9ee2c.scope",
+		session + "/user.slice/user-libpod_pod_" + id + ".slice", session + "/app.slice/podman.service", session + "/init.scope", "/user.slice/user-1000.slice/session-3.scope",
+	} {
+		if got, _, ok := cgroup.Container(path); ok || cgroup.Metered(path) {
+			t.Errorf("Container(%q) = %q, want none", path, got)
+		}
+	}
+}
+
 const step = "rk2m1n5zq8v0w3x7y9b4c6d1f"
 
 func TestBuildStep(t *testing.T) {
