@@ -10,6 +10,7 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/client"
 	"github.com/cimeter/cimeter/internal/config"
+	"github.com/cimeter/cimeter/internal/section"
 )
 
 // serverFlags say which agent or server is asked, and as whom. A password or token is
@@ -42,9 +43,14 @@ const (
 // each calls fn for the newest builds that f wants, at most limit, until fn
 // fails. Pages are asked for one after the other, so that memory is bounded.
 func each(ctx context.Context, c *client.Client, f client.Filter, limit int, fn func(*cimeter.Record) error) error {
+	return eachDivided(ctx, c, f, limit, func(d section.Divided) error { return fn(d.Record) })
+}
+
+// eachDivided is each with the sections that the filter asks for.
+func eachDivided(ctx context.Context, c *client.Client, f client.Filter, limit int, fn func(section.Divided) error) error {
 	for limit > 0 {
 		f.Limit = min(pageSize, limit)
-		page, next, err := c.Builds(ctx, f)
+		page, next, err := c.Divided(ctx, f)
 		if err != nil {
 			return err
 		}

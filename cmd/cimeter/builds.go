@@ -11,9 +11,9 @@ import (
 	"math"
 	"strings"
 
-	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/client"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/section"
 	"github.com/cimeter/cimeter/internal/summary"
 )
 
@@ -23,6 +23,7 @@ type buildsCmd struct {
 	Format      string `enum:"table,json,ndjson,csv" default:"table" help:"Form of the list: table, json, ndjson or csv."`
 	Limit       *int   `xor:"many" placeholder:"N" help:"List at most this many; 50 where nothing is said."`
 	All         bool   `xor:"many" help:"List all of them. However many there are, a page is in memory at once."`
+	Sections    bool   `help:"With what a server kept of the sections of their logs: a member of each record in json and ndjson."`
 
 	Project string `placeholder:"P" group:"Only builds:" help:"Of this project."`
 	CI      string `name:"ci" placeholder:"CI" group:"Only builds:" help:"Of this kind of CI system, such as gitlab."`
@@ -51,6 +52,9 @@ func (c *buildsCmd) Validate() error {
 	if c.Limit != nil && *c.Limit < 1 {
 		return fmt.Errorf("--limit: %d: want 1 or more", *c.Limit)
 	}
+	if c.Sections && c.Format != "json" && c.Format != "ndjson" {
+		return fmt.Errorf("--sections: with --format %s: want json or ndjson: a row is a build", c.Format)
+	}
 	return nil
 }
 
@@ -61,7 +65,7 @@ func (c *buildsCmd) Run(e *env) error {
 		return err
 	}
 	filter := client.Filter{Project: c.Project, CI: c.CI, Name: c.Name, Stage: c.Stage, Runner: c.Runner, Machine: c.Machine, Result: c.Result,
-		Query: c.Query, Ref: c.Ref, Event: c.Event, Pipeline: c.Pipeline, Verdict: c.Verdict, Since: c.Since, Before: c.Before, Sort: c.Sort, Order: c.Order}
+		Query: c.Query, Ref: c.Ref, Event: c.Event, Pipeline: c.Pipeline, Verdict: c.Verdict, Since: c.Since, Before: c.Before, Sort: c.Sort, Order: c.Order, Sections: c.Sections}
 	limit := 50
 	switch {
 	case c.All:
@@ -88,12 +92,12 @@ func (c *buildsCmd) Run(e *env) error {
 // lister writes a list of builds; close comes after the last, also when there
 // is none.
 type lister interface {
-	write(*cimeter.Record) error
+	write(section.Divided) error
 	close() error
 }
 
 func list(ctx context.Context, from *client.Client, f client.Filter, limit int, w lister) error {
-	if err := each(ctx, from, f, limit, w.write); err != nil {
+	if err := eachDivided(ctx, from, f, limit, w.write); err != nil {
 		return err
 	}
 	return w.close()
@@ -138,7 +142,7 @@ func (l *tableList) header() error {
 	return l.row(titles...)
 }
 
-func (l *tableList) write(r *cimeter.Record) error {
+func (l *tableList) write(r section.Divided) error {
 	if err := l.header(); err != nil {
 		return err
 	}
@@ -171,7 +175,7 @@ type jsonList struct {
 	wrote bool
 }
 
-func (l *jsonList) write(r *cimeter.Record) error {
+func (l *jsonList) write(r section.Divided) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -197,7 +201,7 @@ func (l *jsonList) close() error {
 // ndjsonList is a record a line.
 type ndjsonList struct{ w io.Writer }
 
-func (l *ndjsonList) write(r *cimeter.Record) error {
+func (l *ndjsonList) write(r section.Divided) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -223,11 +227,11 @@ func (l *csvList) header() error {
 	return l.w.Write(summary.CSVHeader())
 }
 
-func (l *csvList) write(r *cimeter.Record) error {
+func (l *csvList) write(r section.Divided) error {
 	if err := l.header(); err != nil {
 		return err
 	}
-	return l.w.Write(summary.CSVRow(r))
+	return l.w.Write(summary.CSVRow(r.Record))
 }
 
 func (l *csvList) close() error {

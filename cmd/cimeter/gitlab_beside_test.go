@@ -154,6 +154,15 @@ func TestServer_besideGitLab(t *testing.T) {
 	p.get("/builds/"+key, "", "Inside the stages")
 	p.get("/api/v1/sections/"+key, "", `"name":"compile"`)
 	p.get("/api/v1/builds?format=ndjson&sections=true", "", `"sections":{"source":"trace"`)
+	for _, args := range [][]string{{"summary", key, "--json"}, {"builds", "--format", "json", "--sections"}, {"builds", "--format", "ndjson", "--sections"}} {
+		out, err := exec.Command("cimeter", append(args, "--server", p.base)...).CombinedOutput()
+		if text := strings.Join(strings.Fields(string(out)), ""); err != nil || strings.Count(text, `"sections":{"source":"trace"`) != 1 || !strings.Contains(text, `"name":"compile"`) {
+			t.Errorf("%q: %v: %s: want it with sections", args, err, out)
+		}
+	}
+	if out, err := exec.Command("cimeter", "builds", "--format", "ndjson", "--server", p.base).CombinedOutput(); err != nil || strings.Contains(string(out), `"sections"`) {
+		t.Errorf("%v: %s: want the record alone", err, out)
+	}
 	out, err := exec.Command("cimeter", "summary", "--server", p.base, key).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\n> compile ") || !strings.Contains(string(out), "\n> (the rest) ") {
 		t.Errorf("%v: %s", err, out)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/section"
 	"github.com/cimeter/cimeter/internal/summary"
 )
 
@@ -40,12 +41,17 @@ func (c *summaryCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	if printed, err := c.form(e, r); printed {
-		return err
+	if !c.JSON {
+		if printed, err := c.form(e, r); printed {
+			return err
+		}
 	}
 	o := summary.TextOptions{UTF8: utf8Locale(e.getenv), Width: summary.Columns}
 	if parts, err := from.Sections(context.Background(), r.Key); err == nil { // an agent, or an older server, has none
 		o.Sections = &parts
+	}
+	if c.JSON {
+		return summary.JSONDivided(e.stdout, section.Divided{Record: r, Sections: o.Sections})
 	}
 	if on, err := from.Machines(context.Background(), r.Key); err == nil { // the same
 		o.Machines = on

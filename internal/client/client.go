@@ -109,6 +109,7 @@ func (c *Client) Address() string { return c.shown }
 type Filter struct {
 	Project, CI, Name, Stage, Runner, Machine, Result                string
 	Query, Ref, Event, Pipeline, Verdict, Since, Before, Sort, Order string
+	Sections                                                         bool   // with what is kept of the sections of their logs: Divided
 	Limit                                                            int    // builds in a page, 1 to 500; 0 is the server's own
 	Cursor                                                           string // of the page, from the one before; "" is the newest
 }
@@ -122,6 +123,9 @@ func (f Filter) query() string {
 			q.Set(name, v)
 		}
 	}
+	if f.Sections {
+		q.Set("sections", "true")
+	}
 	if f.Limit != 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))
 	}
@@ -134,15 +138,28 @@ func (f Filter) query() string {
 // value, [cimeter.ErrUnauthorized], or [cimeter.ErrUnavailable] when it was not
 // reached or not ready.
 func (c *Client) Builds(ctx context.Context, f Filter) ([]*cimeter.Record, string, error) {
+	page, next, err := c.Divided(ctx, f)
+	if err != nil {
+		return nil, "", err
+	}
+	records := make([]*cimeter.Record, 0, len(page))
+	for _, d := range page {
+		records = append(records, d.Record)
+	}
+	return records, next, nil
+}
+
+// Divided returns what Builds does, with sections where the filter wants them.
+func (c *Client) Divided(ctx context.Context, f Filter) ([]section.Divided, string, error) {
 	var page struct {
-		Builds []*cimeter.Record `json:"builds"`
+		Builds []section.Divided `json:"builds"`
 		Next   string            `json:"next"`
 	}
 	if err := c.get(ctx, "/api/v1/builds", f.query(), maxListBytes, &page); err != nil {
 		return nil, "", fmt.Errorf("list builds from %s: %w", c.shown, err)
 	}
-	for _, r := range page.Builds {
-		if r == nil {
+	for _, d := range page.Builds {
+		if d.Record == nil {
 			return nil, "", fmt.Errorf("list builds from %s: null among the builds: want records", c.shown)
 		}
 	}

@@ -75,6 +75,13 @@ type Parts struct {
 	Parts        []Part  `json:"parts"`
 }
 
+// Divided is a record with what the sections of its log divide its stages into, nil
+// where nothing does. Its JSON is the record's, with a member more in the second case.
+type Divided struct {
+	*cimeter.Record
+	Sections *Parts `json:"sections,omitempty"`
+}
+
 // span is a part in the making: the innermost section of a time.
 type span struct {
 	from, to time.Time

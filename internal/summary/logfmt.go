@@ -9,6 +9,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/section"
 )
 
 // Logfmt is the summary as one line of key=value pairs without a line break.
@@ -77,7 +78,10 @@ func quote(v string) string {
 
 // JSON writes the record itself, indented and exact; in strings all that is not
 // printable is escaped by JSON's own rules.
-func JSON(w io.Writer, r *cimeter.Record) error {
+func JSON(w io.Writer, r *cimeter.Record) error { return JSONDivided(w, section.Divided{Record: r}) }
+
+// JSONDivided writes a record as JSON does, with its sections.
+func JSONDivided(w io.Writer, r section.Divided) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
