@@ -52,6 +52,7 @@ type world struct {
 	at    time.Time
 	n     int
 	sha   string // of the builds; "": 7e4d
+	host  string // of the builds; "": g.example.com
 }
 
 func newWorld(t *testing.T, rule Rule) *world {
@@ -83,7 +84,7 @@ func (w *world) build(project, name, pipeline, ref string, cpu float64) {
 	w.t.Helper()
 	w.n++
 	r := &cimeter.Record{Schema: 1, Complete: true, Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{}, StartedAt: w.at.Add(-time.Minute), EndedAt: w.at,
-		Build: cimeter.Build{Key: fmt.Sprint("gitlab/g.example.com/", w.n), CI: "gitlab", Server: "g.example.com", Project: project, Number: fmt.Sprint(w.n), Name: name, Attempt: 1,
+		Build: cimeter.Build{Key: fmt.Sprint("gitlab/g.example.com/", w.n), CI: "gitlab", Server: cmp.Or(w.host, "g.example.com"), Project: project, Number: fmt.Sprint(w.n), Name: name, Attempt: 1,
 			Pipeline: pipeline, Ref: ref, SHA: cmp.Or(w.sha, "7e4d")},
 		Usage: cimeter.Usage{WallSeconds: 60, CPUSeconds: cimeter.CPUSeconds{Total: cimeter.Some(cpu)}}}
 	if _, err := w.store.Put(context.Background(), []store.Put{{Record: r, ReceivedAt: w.at}}); err != nil {
@@ -145,6 +146,66 @@ func TestNotes(t *testing.T) {
 	w.pass(5 * time.Minute)
 	if !strings.Contains(w.notes[5], "#995") || strings.Contains(w.notes[5], "999") {
 		t.Errorf("note %s", w.notes[5])
+	}
+}
+
+// A job that is tried again stands by its last try, and what another server calls
+// the same is none of it. What is said again is not written again.
+func TestNotes_Retried(t *testing.T) {
+	w := newWorld(t, Rule{Note: true, Always: true})
+	w.build("group/app", "test", "991", "refs/merge-requests/5/head", 999)
+	w.at = w.at.Add(time.Minute)
+	w.build("group/app", "test", "991", "refs/merge-requests/5/head", 70)
+	w.host = "other.example.com"
+	w.build("group/app", "test", "991", "refs/merge-requests/5/head", 888)
+	w.build("group/app", "lint", "991", "refs/merge-requests/5/head", 888)
+	w.host = ""
+	w.pass(10 * time.Minute)
+	if body := w.notes[5]; !strings.Contains(body, "70.0 s") || strings.Contains(body, "999") || strings.Contains(body, "888") {
+		t.Errorf("note %s", body)
+	}
+	writes := len(w.writes)
+	for _, sha := range []string{"aaaa", "bbbb"} { // changes nothing that the note says
+		w.Tell("g", Pipeline{ID: "991", Project: "group/app", SHA: sha, Ended: true})
+		w.pass(2 * time.Minute)
+	}
+	if n := len(w.writes) - writes; n > 0 {
+		t.Errorf("%d writes of what was written", n)
+	}
+	w.build("group/app", "test", "995", "refs/merge-requests/5/head", 60)
+	w.pass(2 * time.Minute)
+	w.build("group/app", "lint", "991", "refs/merge-requests/5/head", 777)
+	w.pass(5 * time.Minute)
+	if body := w.notes[5]; !strings.Contains(body, "#995") || strings.Contains(body, "777") {
+		t.Errorf("note %s: want the newer pipeline", body)
+	}
+}
+
+// However often it is told of, a pipeline whose note fails is given up.
+func TestNotes_GivenUp(t *testing.T) {
+	w := newWorld(t, Rule{Note: true})
+	w.fail = errors.New("put note: 500")
+	w.build("group/app", "test", "991", "refs/merge-requests/5/head", 150)
+	for range 25 {
+		w.Tell("g", Pipeline{ID: "991", Project: "group/app", SHA: "7e4d", MergeRequest: 5})
+		w.pass(time.Minute)
+		w.at = w.at.Add(15 * time.Minute)
+	}
+	if n := len(w.writes); n < 5 || n > maxRetry {
+		t.Errorf("%d writes: want at most %d", n, maxRetry)
+	}
+}
+
+func TestNotes_Bounded(t *testing.T) {
+	w := newWorld(t, Rule{Note: true})
+	for n := range 3 * maxPipelines {
+		w.Tell("g", Pipeline{ID: fmt.Sprint(n), Project: "group/app"})
+		if n%500 == 499 {
+			w.pass(lookEvery)
+		}
+	}
+	if n := len(w.servers[0].pipelines); n > maxPipelines || n < 500 {
+		t.Errorf("%d pipelines are kept, want at most %d", n, maxPipelines)
 	}
 }
 

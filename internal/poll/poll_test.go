@@ -360,6 +360,14 @@ func TestPoller_Cancel(t *testing.T) {
 	if err := p.Cancel(t.Context(), "drone/x/1", "me"); !errors.Is(err, cimeter.ErrUnsupported) {
 		t.Errorf("without a token that may: %v", err)
 	}
+	// Where another server asks, the key tells whose it is.
+	c, near := &canceller{}, &canceller{}
+	p = poll.New(poll.Options{Tally: tally.New(tally.Options{}), Leader: lock{make(chan struct{}, 1)}, Servers: []poll.Server{
+		{Name: strings.TrimSuffix(name, "m"), CI: "gitlab", Cancel: near}, {Name: name, CI: "gitlab", Cancel: c},
+	}}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err := p.Cancel(t.Context(), key, "me"); err != nil || !slices.Equal(c.keys, []string{key}) || len(near.keys) != 0 {
+		t.Errorf("%v, asked %q and %q", err, c.keys, near.keys)
+	}
 }
 
 // The metrics are those of the board; a build that ended is counted once, by project
@@ -372,7 +380,7 @@ func TestPoller_metrics(t *testing.T) {
 	ended.QueuedAt, ended.StartedAt, ended.EndedAt = now, now.Add(40*time.Second), now.Add(100*time.Second)
 	unstarted := job(4, cimeter.JobCanceled)
 	unstarted.EndedAt = time.Now().Add(time.Minute)
-	r := whole(job(1, cimeter.JobWaiting), job(2, cimeter.JobBlocked), ended, unstarted)
+	r := whole(job(1, cimeter.JobWaiting), job(2, cimeter.JobBlocked), ended, unstarted, cimeter.Job{Status: cimeter.JobRunning})
 	r.At, r.WholeWorkers = time.Now(), true
 	r.Workers = []cimeter.Worker{{ID: "w1", Name: "docker-1", Runner: cimeter.Runner{ID: "s_1"}, State: cimeter.WorkerIdle}, {ID: "w2", State: cimeter.WorkerOffline}}
 	p.Take(name, r)
@@ -384,6 +392,9 @@ func TestPoller_metrics(t *testing.T) {
 	}
 	if got := values(counts, catalog.Workers); !maps.Equal(got, map[string]float64{name + " idle": 1, name + " offline": 1, name + " busy": 0, name + " draining": 0}) {
 		t.Errorf("%v", got)
+	}
+	if got := values(counts, catalog.ServerSourceDropped)["unusable"]; got != 1 {
+		t.Errorf("%g builds dropped: want the one without a key, once", got)
 	}
 	infos, _ := counts.Infos(catalog.WorkerInfo)
 	if len(infos) != 2 {

@@ -202,3 +202,18 @@ func FuzzSplit(f *testing.F) {
 		checkSums(t, r, log(true, sec("a", a, b), sec("b", c, d), sec("step_script", b, c), sec("get_sources", d, a)))
 	})
 }
+
+// What one section says of the log's clock moves nothing, nor what nobody's clock says.
+func TestSplit_ForgedClock(t *testing.T) {
+	r := record()
+	r.Stages[1].EndedAt = at(90)
+	r.Stages = append(r.Stages, cimeter.Stage{Name: "archive_cache", Attempt: 1, Boundary: cimeter.BoundaryContainer, StartedAt: at(90), EndedAt: at(100)})
+	for name, forged := range map[string]section.Section{"an hour ahead": sec("archive_cache", 3690, 3700), "an hour behind": sec("archive_cache", -3510, -3500)} {
+		if p, _ := section.Split(r, log(true, sec("get_sources", 0, 10), sec("step_script", 10, 90), sec("build", 20, 30), forged)); p.ClockSeconds != 0 || p.ErrorSeconds < 0.1 {
+			t.Errorf("%s: clock %g, error %g: want the clock of the others", name, p.ClockSeconds, p.ErrorSeconds)
+		}
+	}
+	if p, ok := section.Split(record(), log(true, sec("step_script", 1e6, 1e6+90), sec("build", 20, 30))); p.ClockSeconds != 0 || !ok {
+		t.Errorf("clock %g, %v: want that no clock is eleven days ahead", p.ClockSeconds, ok)
+	}
+}
