@@ -13,50 +13,114 @@ import (
 	"github.com/cimeter/cimeter/internal/webtest"
 )
 
-// said are the values in the legends of the first group of charts.
-const said = `[...document.querySelector(".trends").querySelectorAll("figure[data-cursor] .legend b")].map(b => b.textContent)`
+// said are the values in the legends of the first group of charts, and span what it shows.
+const (
+	said = `[...document.querySelector("[data-lines]").querySelectorAll(".legend b")].map(b => b.textContent)`
+	span = `[...cimeter.plots.values()][0].charts.map(c => [c.u.scales.x.min, c.u.scales.x.max])`
+	// drawn waits until a group is drawn by the script.
+	drawn = `new Promise(done => { const look = n => cimeter.plots && cimeter.plots.size ? requestAnimationFrame(() => requestAnimationFrame(() => done(true))) : n > 1000 ? done(false) : setTimeout(look, 10, n + 1); look(0); })`
+)
 
-// The cursor on one of the charts that the server drew is on all of them, by pointer and
-// by keys, with the values of their tables; when it leaves, those of now are back.
-func TestLines_Cursor(t *testing.T) {
+func plotted(tab *webtest.Tab) place {
+	return webtest.Eval[place](tab, `(() => { const e = document.querySelector("[data-lines] .plot"); e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect(); return {X: r.x + r.width/2, Y: r.y + r.height/2, Left: r.x, Width: r.width}; })()`)
+}
+
+func drag(tab *webtest.Tab, p place, from, to float64) {
+	a, b := p.Left+from*p.Width, p.Left+to*p.Width
+	tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, a, p.Y, false), mouse(input.DispatchMouseEventTypeMousePressed, a, p.Y, true), mouse(input.DispatchMouseEventTypeMouseMoved, (a+b)/2, p.Y, true),
+		mouse(input.DispatchMouseEventTypeMouseMoved, b, p.Y, true), mouse(input.DispatchMouseEventTypeMouseReleased, b, p.Y, true))
+}
+
+// One cursor and one span are on all charts of a group, by pointer, by buttons and by
+// keys; the legends say the values under the cursor, and those of now without it. The
+// page of the queue reads what draws them when a chart is touched, not before.
+func TestLines(t *testing.T) {
 	m := fleet()
 	m.Waiting.Servers = m.Waiting.Servers[:1] // so that waits are drawn, too
 	s := httptest.NewServer(pages(t, m))
-	defer s.Close()
+	t.Cleanup(s.Close)
 	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
+	t.Cleanup(func() { tab.Go("about:blank") }) // a page that is live holds the server up
 	for path, charts := range map[string]int{"/queue": 2, "/machine?name=ci-7": 5} {
 		tab.Go(s.URL + path)
-		webtest.Eval[bool](tab, `(() => { const b = document.querySelector("[data-pause]"); if (b) b.click(); return true; })()`) // a refresh moves nothing, but may come between
-		now := webtest.Eval[[]string](tab, said)
-		p := webtest.Eval[place](tab, `(() => { const e = document.querySelector("figure[data-cursor] .plot"); e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect(); return {X: r.x + r.width/2, Y: r.y + r.height/2, Left: r.x, Width: r.width}; })()`)
-		tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, p.X-3, p.Y, false), mouse(input.DispatchMouseEventTypeMouseMoved, p.X, p.Y, false))
-		if n := webtest.Eval[int](tab, `document.querySelectorAll(".plot .cursor:not([hidden])").length`); n != charts {
-			t.Errorf("%s: the cursor is on %d charts: want %d", path, n, charts)
+		touched := path == "/queue"
+		if got := webtest.Eval[bool](tab, `!cimeter.plots && !self.uPlot`); got != touched {
+			t.Errorf("%s: untouched %v: want %v", path, got, touched)
 		}
-		// What is said is the row of the table under the middle.
-		want := webtest.Eval[[]string](tab, `[...document.querySelector(".trends").querySelectorAll("figure[data-cursor]")].flatMap(f => { const rows = [...f.querySelectorAll("tbody tr")]; return [...rows[Math.floor(rows.length / 2)].children].slice(1).map(c => c.textContent); })`)
-		if got := webtest.Eval[[]string](tab, said); fmt.Sprint(got) != fmt.Sprint(want) {
+		now := webtest.Eval[[]string](tab, said)
+		p := plotted(tab)
+		at := func(share float64) {
+			tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, p.Left+share*p.Width-3, p.Y, false), mouse(input.DispatchMouseEventTypeMouseMoved, p.Left+share*p.Width, p.Y, false))
+		}
+		at(0.5)
+		if !webtest.Eval[bool](tab, drawn) {
+			t.Fatalf("%s: not drawn: %v", path, tab.Problems())
+		}
+		webtest.Eval[bool](tab, `(() => { const b = document.querySelector("[data-pause]"); if (b && b.textContent === "Pause") b.click(); return true; })()`) // a refresh may come between
+		at(0.4)
+		// What is said is what the page gave for the reading under the cursor.
+		want := webtest.Eval[[]string](tab, `[...cimeter.plots.values()][0].charts.flatMap(c => c.c.ys.map(y => { const v = y[c.u.cursor.idx]; return v === null ? "–" : cimeter.charts.sig3(v); }))`)
+		if got := webtest.Eval[[]string](tab, said); fmt.Sprint(got) != fmt.Sprint(want) || fmt.Sprint(got) == fmt.Sprint(now) {
 			t.Errorf("%s: legends say %q: want %q", path, got, want)
+		}
+		if n := webtest.Eval[int](tab, `[...cimeter.plots.values()][0].charts.filter(c => c.u.cursor.left >= 0 && !c.at.hidden).length`); n != charts {
+			t.Errorf("%s: the cursor is on %d charts: want %d", path, n, charts)
 		}
 		tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, 5, 5, false))
 		if got := webtest.Eval[[]string](tab, said); fmt.Sprint(got) != fmt.Sprint(now) {
 			t.Errorf("%s: after the cursor: %q: want %q", path, got, now)
 		}
-		webtest.Eval[bool](tab, `(() => { document.querySelector("figure[data-cursor] .plot").focus(); return true; })()`)
-		tab.Do(chromedp.KeyEvent(kb.End), chromedp.KeyEvent(kb.ArrowLeft))
-		first := webtest.Eval[string](tab, `(() => { const rows = [...document.querySelector("figure[data-cursor]").querySelectorAll("tbody tr")]; return rows[rows.length - 2].textContent; })()`)
-		if got := webtest.Eval[string](tab, `document.querySelector(".legend .at").textContent`); got == "" || !strings.HasPrefix(first, strings.TrimSuffix(got, " UTC")) {
-			t.Errorf("%s: after End and left: %q: want the time of %q", path, got, first)
+
+		whole := webtest.Eval[[][2]float64](tab, span)[0]
+		shows := func(how string, from, to float64) {
+			t.Helper()
+			length := whole[1] - whole[0]
+			for _, got := range webtest.Eval[[][2]float64](tab, `new Promise(done => requestAnimationFrame(() => done(`+span+`)))`) {
+				if a, b := (got[0]-whole[0])/length, (got[1]-whole[0])/length; a < from-0.02 || a > from+0.02 || b < to-0.02 || b > to+0.02 {
+					t.Errorf("%s: %s shows %.2f to %.2f: want %.2f to %.2f", path, how, a, b, from, to)
+				}
+			}
 		}
-		if heard := webtest.Eval[string](tab, `new Promise(done => setTimeout(() => done(document.getElementById("status").textContent), 400))`); !strings.Contains(heard, " UTC: ") {
+		p = plotted(tab)
+		drag(tab, p, 0.25, 0.5)
+		shows("a drag", 0.25, 0.5)
+		url := webtest.Eval[string](tab, `location.href`)
+		if !strings.Contains(url, "z=") {
+			t.Errorf("%s: the URL is %s", path, url)
+		}
+		webtest.Eval[any](tab, `document.querySelector("[data-lines] [data-by=right]").click()`)
+		shows("later", 0.375, 0.625)
+		webtest.Eval[any](tab, `document.querySelector("[data-lines] [data-by=out]").click()`)
+		shows("out", 0.25, 0.75)
+		webtest.Eval[any](tab, `document.querySelector("[data-lines] [data-by=whole]").click()`)
+		shows("the whole", 0, 1)
+		if search := webtest.Eval[string](tab, "location.search"); strings.Contains(search, "z=") {
+			t.Errorf("%s: the URL still says %q", path, search)
+		}
+
+		webtest.Eval[bool](tab, `(() => { document.querySelector("[data-lines] .plot").focus(); return true; })()`)
+		tab.Do(chromedp.KeyEvent(kb.End), chromedp.KeyEvent(kb.ArrowLeft))
+		if i, n := webtest.Eval[int](tab, `[...cimeter.plots.values()][0].charts[0].u.cursor.idx`), webtest.Eval[int](tab, `[...cimeter.plots.values()][0].charts[0].c.xs.length`); i != n-2 {
+			t.Errorf("%s: after End and left: at %d of %d", path, i, n)
+		}
+		if heard := webtest.Eval[string](tab, `new Promise(done => setTimeout(() => done(document.getElementById("status").textContent), 400))`); !strings.Contains(heard, ": ") || !strings.Contains(heard, ", ") {
 			t.Errorf("%s: a screen reader hears %q", path, heard)
 		}
-		tab.Do(chromedp.KeyEvent(kb.Escape))
+		tab.Do(chromedp.KeyEvent("+"))
+		shows("+", 0.25, 0.75)
+		tab.Do(chromedp.KeyEvent("0"), chromedp.KeyEvent(kb.Escape))
+		shows("0", 0, 1)
 		if got := webtest.Eval[[]string](tab, said); fmt.Sprint(got) != fmt.Sprint(now) {
 			t.Errorf("%s: after Escape: %q: want %q", path, got, now)
 		}
-	}
-	for _, problem := range tab.Problems() {
-		t.Error(problem)
+
+		tab.Go(url) // who is sent the address sees the same
+		if !webtest.Eval[bool](tab, drawn) {
+			t.Fatalf("%s: not drawn", url)
+		}
+		shows("the URL", 0.25, 0.5)
+		for _, problem := range tab.Problems() {
+			t.Errorf("%s: %s", path, problem)
+		}
 	}
 }

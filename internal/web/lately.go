@@ -39,29 +39,35 @@ type latelyLine struct {
 	of           func(*Moment) float64
 }
 
-// latelyCharts are the figures that a machine's history knows something of.
-func latelyCharts(m *Machine) []lineChart {
-	cores := func(float64) column { return column{Unit: "cores", size: 1} }
+// hostFigures are the charts of a machine, with their names' prefix; cpus and memory
+// are 0 where it does not tell them.
+func hostFigures(prefix string, cpus int, memory uint64) []latelyFigure {
 	rate := func(most float64) column {
 		c := bytesColumn(most)
 		c.Unit += "/s"
 		return c
 	}
-	share := func(float64) column { return column{Unit: "%", size: 0.01} }
-	var charts []lineChart
-	for _, f := range []latelyFigure{
-		{"l-cpu", "CPU by owner", float64(m.CPUs), "CPUs", cores, []latelyLine{{"builds", "cpu", func(p *Moment) float64 { return p.Builds }},
+	return []latelyFigure{
+		{prefix + "cpu", "CPU by owner", float64(cpus), "CPUs", func(float64) column { return column{Unit: "cores", size: 1} }, []latelyLine{{"builds", "cpu", func(p *Moment) float64 { return p.Builds }},
 			{"the rest", "other", func(p *Moment) float64 { return p.Other }}, {"cimeter", "other dash", func(p *Moment) float64 { return p.Cimeter }}}},
-		{"l-mem", "Memory", float64(m.MemoryBytes), "total", bytesColumn, []latelyLine{{"used", "mem", func(p *Moment) float64 { return p.MemoryUsed }}}},
-		{"l-disk", "Disk", 0, "", rate, []latelyLine{{"read and written", "disk", func(p *Moment) float64 { return p.Disk }}}},
-		{"l-net", "Network", 0, "", rate, []latelyLine{{"both ways", "net", func(p *Moment) float64 { return p.Net }}}},
-		{"l-psi", "Pressure", 0, "", share, []latelyLine{{"time that some task waited", "other", func(p *Moment) float64 { return p.Pressure }}}},
-	} {
+		{prefix + "mem", "Memory", float64(memory), "total", bytesColumn, []latelyLine{{"used", "mem", func(p *Moment) float64 { return p.MemoryUsed }}}},
+		{prefix + "disk", "Disk", 0, "", rate, []latelyLine{{"read and written", "disk", func(p *Moment) float64 { return p.Disk }}}},
+		{prefix + "net", "Network", 0, "", rate, []latelyLine{{"both ways", "net", func(p *Moment) float64 { return p.Net }}}},
+		{prefix + "psi", "Pressure", 0, "", shareColumn, []latelyLine{{"time that some task waited", "other", func(p *Moment) float64 { return p.Pressure }}}},
+	}
+}
+
+func shareColumn(float64) column { return column{Unit: "%", size: 0.01} }
+
+// latelyCharts are the figures that a machine's history knows something of.
+func latelyCharts(m *Machine) *lineGroup {
+	var charts []lineChart
+	for _, f := range hostFigures("l-", m.CPUs, m.MemoryBytes) {
 		if c, ok := f.chart(gapped(m.History, 90*time.Second), latelyRows, "15:04:05"); ok {
 			charts = append(charts, c)
 		}
 	}
-	return charts
+	return groupOf("lately-t", "lately", charts)
 }
 
 // How many rows the tables have: a page is to be small.
@@ -84,15 +90,12 @@ func gapped(history []Moment, apart time.Duration) []Moment {
 	return out
 }
 
-// dayCharts are whose CPU time the last day's was, and how much of that of builds was
-// attributed to one.
-func dayCharts(cpus int, day []Moment) (charts []lineChart, worst string) {
+// dayCharts are what the machine did in the last day, and how much of the CPU time of
+// builds was attributed to one.
+func dayCharts(cpus int, memory uint64, day []Moment) (g *lineGroup, worst string) {
+	var charts []lineChart
 	day = gapped(day, 15*time.Minute)
-	for _, f := range []latelyFigure{
-		{"d-cpu", "CPU by owner", float64(cpus), "CPUs", func(float64) column { return column{Unit: "cores", size: 1} }, []latelyLine{{"builds", "cpu", func(p *Moment) float64 { return p.Builds }},
-			{"the rest", "other", func(p *Moment) float64 { return p.Other }}, {"cimeter", "other dash", func(p *Moment) float64 { return p.Cimeter }}}},
-		{"d-cover", "Coverage", 0, "", func(float64) column { return column{Unit: "%", size: 0.01} }, []latelyLine{{"of the CPU time of builds", "other", func(p *Moment) float64 { return p.Coverage }}}},
-	} {
+	for _, f := range append(hostFigures("d-", cpus, memory), latelyFigure{"d-cover", "Coverage", 0, "", shareColumn, []latelyLine{{"of the CPU time of builds", "other", func(p *Moment) float64 { return p.Coverage }}}}) {
 		if c, ok := f.chart(day, dayRows, "15:04"); ok {
 			charts = append(charts, c)
 		}
@@ -103,7 +106,7 @@ func dayCharts(cpus int, day []Moment) (charts []lineChart, worst string) {
 			low, worst = p.Coverage, fmt.Sprintf("Coverage was lowest at %s UTC: %s. The rest of what builds used then is not attributed to any.", p.At.UTC().Format("15:04"), percent(p.Coverage))
 		}
 	}
-	return charts, worst
+	return groupOf("day-t", "lately", charts), worst
 }
 
 // chart draws what is known of a figure, with a table of so many rows at most; false:
@@ -124,7 +127,6 @@ func (f *latelyFigure) chart(history []Moment, most int, clock string) (c lineCh
 	var lines []chartLine
 	var values [][]float64
 	top := 0.0
-	c.Heads = []string{"at (UTC)"}
 	for _, l := range f.lines {
 		vs := make([]float64, len(history))
 		n := 0
@@ -136,7 +138,7 @@ func (f *latelyFigure) chart(history []Moment, most int, clock string) (c lineCh
 			}
 		}
 		if n >= 2 {
-			lines, values, c.Heads = append(lines, chartLine{Label: l.label, Class: l.class}), append(values, vs), append(c.Heads, l.label)
+			lines, values = append(lines, chartLine{Label: l.label, Class: l.class}), append(values, vs)
 		}
 	}
 	if len(lines) == 0 {
@@ -148,7 +150,7 @@ func (f *latelyFigure) chart(history []Moment, most int, clock string) (c lineCh
 			vs[i] = f.limit
 		}
 		top = max(top, f.limit)
-		lines, values, c.Heads = append(lines, chartLine{Label: f.limitWord, Class: "limit dash"}), append(values, vs), append(c.Heads, f.limitWord)
+		lines, values = append(lines, chartLine{Label: f.limitWord, Class: "limit dash"}), append(values, vs)
 	}
 	if top <= 0 {
 		top = 1
@@ -161,6 +163,7 @@ func (f *latelyFigure) chart(history []Moment, most int, clock string) (c lineCh
 	}
 	c.ID, c.Title, c.Unit, c.Class, c.XTicks = f.id, f.title, unit.Unit, lines[0].Class, dateTicks(from, to)
 	c.draw(xs, top, unit.size, lines, values)
+	c.Points = points(from, to, xs, unit.size, values)
 	every := (len(history) + most - 1) / most
 	for i := 0; i < len(history); i += every {
 		row := []string{history[i].At.UTC().Format(clock)}

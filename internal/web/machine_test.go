@@ -38,9 +38,9 @@ func TestMachine_figures(t *testing.T) {
 func TestMachine_day(t *testing.T) {
 	h := pages(t, fleet())
 	_, body := get(t, h, "/machine?name=ci-7")
-	wants(t, body, ">Last day</h2>", `id="d-cpu-h"`, `id="d-cover-h"`, "CPUs <b>16.0</b>", "Coverage was lowest at 06:50 UTC: 71 %.")
+	wants(t, body, ">Last day</h2>", `id="d-cpu-h"`, `id="d-mem-h"`, `id="d-disk-h"`, `id="d-net-h"`, `id="d-psi-h"`, `id="d-cover-h"`, "CPUs <b>16.0</b>", "Coverage was lowest at 06:50 UTC: 71 %.")
 	lacks(t, body, "NaN")
-	_, day, _ := strings.Cut(body, `id="d-cpu-t"`)
+	_, day, _ := strings.Cut(body, `id="day-t"`)
 	day, _, _ = strings.Cut(day, "</table>")
 	_, line, _ := strings.Cut(body, `id="d-cpu-h"`)
 	_, line, _ = strings.Cut(line, `class="plot"`)

@@ -26,8 +26,8 @@ type placeView struct {
 	Facts    []fact
 	Figures  []figure
 	Reports  bool // its agent told something
-	Lately   []lineChart
-	Day      []lineChart
+	Lately   *lineGroup
+	Day      *lineGroup
 	Worst    string // coverage of the day
 	Runs     []nowBuild
 	Lanes    []lane
@@ -118,15 +118,15 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if p.o.Past != nil {
-		cpus := 0
+		cpus, memory := 0, uint64(0)
 		if told != nil {
-			cpus = told.CPUs
+			cpus, memory = told.CPUs, told.MemoryBytes
 		}
 		day, err := p.o.Past(r.Context(), machine, now.Add(-24*time.Hour))
 		if err != nil {
 			return err
 		}
-		v.Day, v.Worst = dayCharts(cpus, day)
+		v.Day, v.Worst = dayCharts(cpus, memory, day)
 	}
 	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachineJob, Machine: machine, From: from, To: to, Limit: 30})
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		return l, href("/builds", "project", g.Project, "job", g.Name, "machine", machine, "t", s.Range)
 	})
 	v.All = href("/builds", "machine", machine, "t", s.Range)
-	v.Empty = len(v.Lanes) == 0 && len(v.Facts) == 0 && len(gs) == 0 && len(v.Day) == 0
+	v.Empty = len(v.Lanes) == 0 && len(v.Facts) == 0 && len(gs) == 0 && v.Day == nil
 	return p.render(w, r, http.StatusOK, "place", v)
 }
 
@@ -181,6 +181,7 @@ func (p *Pages) place(r *http.Request, kind, shown string) (placeView, *selectio
 	s := selectionOf(r, now, "24h")
 	v := placeView{page: p.page(r, shown, "machines"), Kind: kind, Ranges: s.rangeChoices(r.URL.Path)}
 	v.Crumbs = []link{{Text: "Machines", URL: "/machines"}}
+	v.Lines = "now"
 	from, to := s.span(now)
 	if s.err != nil {
 		v.Problem = s.wrong().Want

@@ -27,7 +27,7 @@ type queueView struct {
 	Servers  []queueServer
 	Whys     []whyBar
 	Ranges   []choice
-	Charts   []lineChart
+	Charts   *lineGroup
 	ChartsBy string // why there is no chart of waits
 	Shows    []choice
 	Headings []heading
@@ -163,6 +163,7 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request) error {
 	st := p.o.Queue()
 	v := queueView{page: p.page(r, "Queue", "queue"), Known: len(st.Servers) > 0}
 	v.Live = v.Known
+	v.Lines = "touched"
 	f := queueFilter{q.Get("show"), q.Get("why"), q.Get("server"), q.Get("tag")}
 	status := http.StatusOK
 	if v.Problem = f.problem(&st); v.Problem != "" {

@@ -60,7 +60,7 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	rowTimes := func(i int) string {
 		return from.Add(span.length * time.Duration(i) / queueSteps).UTC().Format(span.clock())
 	}
-	builds := lineChart{ID: "builds", Title: "Builds and slots", Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "waiting", "running", "slots"}}
+	builds := lineChart{ID: "builds", Title: "Builds and slots", Class: "other", XTicks: xticks}
 	top := most(m.waiting, m.running, m.slots)
 	y := func(vs []float64, top float64) []float64 {
 		out := make([]float64, len(vs))
@@ -74,14 +74,15 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 		floor[i] = plotHeight
 	}
 	whole := func(v float64) string { return thousands(math.Round(v)) }
-	builds.Area = bandPath(xs, y(m.waiting, top), floor)
+	builds.Area, builds.Fill = bandPath(xs, y(m.waiting, top), floor), "area"
+	builds.Points = points(from, st.At, xs, 1, [][]float64{m.waiting, m.running, m.slots})
 	builds.draw(xs, top, 1, []chartLine{{Label: "waiting", Class: "other", Now: told(last(m.waiting), whole)}, {Label: "running", Class: "cpu", Now: told(last(m.running), whole)},
 		{Label: "slots", Class: "limit dash", Now: told(last(m.slots), whole)}}, [][]float64{m.waiting, m.running, m.slots})
 	const every = queueSteps / 48
 	for i := 0; i < queueSteps; i += every {
 		builds.Rows = append(builds.Rows, []string{rowTimes(i), told(mean(m.waiting[i:i+every]), sig3), told(mean(m.running[i:i+every]), sig3), told(mean(m.slots[i:i+every]), sig3)})
 	}
-	v.Charts = append(v.Charts, builds)
+	v.Charts = groupOf("queue-t", "", []lineChart{builds})
 	if len(of) > 1 {
 		v.ChartsBy = "Choose one CI server above to see how long builds waited on it: percentiles of several cannot be added up."
 		return
@@ -92,14 +93,15 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	}
 	top = most(m.p95, m.p50)
 	col := timeColumn(top)
-	wait := lineChart{ID: "waits", Title: "Wait of those that waited", Unit: col.Unit, Class: "other", XTicks: xticks, Heads: []string{"at (UTC)", "half under", "95 % under"}}
-	wait.Area = bandPath(xs, y(m.p95, top), y(m.p50, top))
+	wait := lineChart{ID: "waits", Title: "Wait of those that waited", Unit: col.Unit, Class: "other", XTicks: xticks}
+	wait.Area, wait.Fill = bandPath(xs, y(m.p95, top), y(m.p50, top)), "band"
+	wait.Points = points(from, st.At, xs, col.size, [][]float64{m.p50, m.p95})
 	in := func(v float64) string { return col.cell(some(v)) }
 	wait.draw(xs, top, col.size, []chartLine{{Label: "half under", Class: "other", Now: told(last(m.p50), in)}, {Label: "95 % under", Class: "other dash", Now: told(last(m.p95), in)}}, [][]float64{m.p50, m.p95})
 	for i := 0; i < queueSteps; i += every {
 		wait.Rows = append(wait.Rows, []string{rowTimes(i), told(mean(m.p50[i:i+every]), in), told(mean(m.p95[i:i+every]), in)})
 	}
-	v.Charts = append(v.Charts, wait)
+	v.Charts = groupOf("queue-t", "", []lineChart{builds, wait})
 }
 
 // unknown is a line of nothing.

@@ -233,6 +233,7 @@ type page struct {
 	Now     stamp
 	Search  string
 	Plots   bool   // loads uPlot
+	Lines   string // of charts over time: uPlot is loaded "now", or when one is "touched"
 	Live    bool   // refreshes itself
 	LiveURL string // of the part that does; "" is the whole page
 	Grouped bool   // there are pages of projects and machines

@@ -63,7 +63,7 @@ func (m *Memory) Past(_ context.Context, machine string, since time.Time) (day [
 	for i := range 144 {
 		if at := Now.Truncate(10 * time.Minute).Add(-time.Duration(143-i) * 10 * time.Minute); machine == "ci-7" && at.After(since) {
 			busy := 0.5 + 0.5*math.Sin(float64(i)/11)
-			p := web.Moment{At: at, Builds: 12 * busy, Other: 0.6 + 0.2*busy, Cimeter: 0.006, Coverage: 0.99 - 0.01*busy, MemoryUsed: math.NaN(), Disk: math.NaN(), Net: math.NaN(), Pressure: math.NaN()}
+			p := web.Moment{At: at, Builds: 12 * busy, Other: 0.6 + 0.2*busy, Cimeter: 0.006, Coverage: 0.99 - 0.01*busy, MemoryUsed: (6 + 50*busy) * 1024 * mib, Disk: 80 * busy * mib, Net: 30 * busy * busy * mib, Pressure: 0.3 * busy * busy}
 			switch {
 			case i > 60 && i < 66: // it was away
 				continue

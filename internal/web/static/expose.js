@@ -1,0 +1,1 @@
+globalThis.uPlot = uPlot; // where it is read as a module
