@@ -79,10 +79,27 @@ func child(path string) {
 	}
 }
 
-// childPuts is a batch that any process makes alike.
+// childPuts is a batch that any process makes alike. The last of it, but for the first
+// batch, is what another machine did of a build of the batch before.
 func childPuts(n int) []store.Put {
-	puts := storetest.NewMaker(uint64(n), 28*24*time.Hour).Puts(n, childBatch)
+	of := func(n int) []store.Put { return storetest.NewMaker(uint64(n), 28*24*time.Hour).Puts(n, childBatch) }
+	puts := of(n)
+	if n >= childBatch {
+		other := of(n - childBatch)[0]
+		other.Record.Machine += "-other"
+		puts[childBatch-1] = other
+	}
 	return puts
+}
+
+// childKeys are the keys under which a batch is kept.
+func childKeys(n int) (keys []string) {
+	for i, p := range childPuts(n) {
+		if keys = append(keys, p.Record.Key); n >= childBatch && i == childBatch-1 {
+			keys[i] = store.MachineKey(p.Record.Key, p.Record.Machine)
+		}
+	}
+	return keys
 }
 
 // runChild runs a child until it ends and returns the batches acknowledged.
@@ -151,8 +168,8 @@ func TestKill(t *testing.T) {
 		m := 0
 		for n := 0; n <= first+childBatch; n += childBatch {
 			stored := 0
-			for _, p := range childPuts(n) {
-				stored += there[p.Record.Key]
+			for _, key := range childKeys(n) {
+				stored += there[key]
 			}
 			if stored != 0 && stored != childBatch || acknowledged[n] && stored == 0 {
 				t.Fatalf("round %d: %d of batch %d are there, acknowledged %t", round, stored, n, acknowledged[n])
@@ -216,9 +233,10 @@ func TestKill_retention(t *testing.T) {
 	first := 0
 	for range rounds(t, 20) {
 		for _, n := range runChild(t, path, "STORE_CHILD_FIRST="+strconv.Itoa(first), "STORE_CHILD_DIES="+strconv.Itoa(100+random.IntN(400)), "STORE_CHILD_RETAINS=1") {
-			for _, p := range childPuts(n) {
+			keys := childKeys(n)
+			for i, p := range childPuts(n) {
 				if !p.Record.EndedAt.Before(cut) {
-					young = append(young, p.Record.Key)
+					young = append(young, keys[i])
 				}
 			}
 			first = n + childBatch
