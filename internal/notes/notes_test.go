@@ -173,7 +173,7 @@ func TestNotes_Retried(t *testing.T) {
 		t.Errorf("%d writes of what was written", n)
 	}
 	w.build("group/app", "test", "995", "refs/merge-requests/5/head", 60)
-	w.pass(2 * time.Minute)
+	w.pass(10 * time.Minute) // until nothing of it is to be written any more
 	w.build("group/app", "lint", "991", "refs/merge-requests/5/head", 777)
 	w.pass(5 * time.Minute)
 	if body := w.notes[5]; !strings.Contains(body, "#995") || strings.Contains(body, "777") {
