@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -61,40 +62,38 @@ func OnOther(r *Row, kept string) (*Row, error) {
 }
 
 // Machines returns what a build did on each of its machines, without traces, the
-// earliest start first, at most MaxMachines of them. key is the build's or that of one
-// of its parts. A build of one machine is one record. A record of the same key that is
-// of another build (some CI systems' keys tell no server) is not among them. The error
-// wraps [cimeter.ErrNotFound] when there is no such build.
+// earliest start first, at most MaxMachines of them; of a machine that had several pods
+// of it there may be several, as agents put the pod to the key of all but the first. key
+// is the build's or that of one of its parts. A build of one machine is one record. A
+// record of the same key that is of another build (some CI systems' keys tell no server)
+// is not among them. The error wraps [cimeter.ErrNotFound] when there is no such build.
 func (r Reader) Machines(ctx context.Context, key string) ([]*cimeter.Record, error) {
 	asked, err := r.Get(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	of := asked.Key
-	if build, ok := BuildOf(of); ok {
-		of = build
+	asked.Trace = nil
+	of, err := r.whole(ctx, asked)
+	if err != nil {
+		return nil, err
 	}
 	s := statement{dialect: r.q.Dialect()}
-	from, to := of+onMachine, of+"/A" // A follows @
+	from, to := of+"/", of+"0" // 0 follows the slash
 	if s.dialect == Postgres {
 		s.add(`SELECT b.key, b.record FROM build_keys k JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at
-WHERE k.key = ? OR k.key >= ? AND k.key < ? ORDER BY k.key LIMIT ?`, of, from, to, MaxMachines)
+WHERE k.key = ? OR k.key >= ? AND k.key < ? ORDER BY k.key LIMIT ?`, of, from, to, 2*MaxMachines)
 	} else {
-		s.add("SELECT key, record FROM builds JOIN bodies USING (id) WHERE key = ? OR key >= ? AND key < ? ORDER BY key LIMIT ?", of, from, to, MaxMachines)
+		s.add("SELECT key, record FROM builds JOIN bodies USING (id) WHERE key = ? OR key >= ? AND key < ? ORDER BY key LIMIT ?", of, from, to, 2*MaxMachines)
 	}
-	asked.Trace = nil
 	parts := []*cimeter.Record{asked}
 	err = s.run(ctx, r.q, func(scan func(dest ...any) error) error {
 		var at string
 		var stored []byte
-		if err := scan(&at, &stored); err != nil {
+		if err := scan(&at, &stored); err != nil || at == asked.Key || len(parts) == MaxMachines {
 			return err
 		}
-		if build, ok := BuildOf(at); at != of && (!ok || build != of) {
-			return nil
-		}
 		part, err := Decode(at, stored, nil)
-		if err == nil && part.Key != asked.Key && sameBuild(part, asked) {
+		if err == nil && partOf(part, of) && sameBuild(part, asked) {
 			parts = append(parts, part)
 		}
 		return err
@@ -106,6 +105,35 @@ WHERE k.key = ? OR k.key >= ? AND k.key < ? ORDER BY k.key LIMIT ?`, of, from, t
 		return cmp.Or(x.StartedAt.Compare(y.StartedAt), strings.Compare(x.Machine, y.Machine))
 	})
 	return parts, nil
+}
+
+// whole is the key of the build that a record is, or is a part of.
+func (r Reader) whole(ctx context.Context, part *cimeter.Record) (string, error) {
+	if build, ok := BuildOf(part.Key); ok {
+		return build, nil
+	}
+	i := strings.LastIndexByte(part.Key, '/')
+	if i <= 0 || !partOf(part, part.Key[:i]) {
+		return part.Key, nil
+	}
+	build, err := r.Get(ctx, part.Key[:i])
+	switch {
+	case errors.Is(err, cimeter.ErrNotFound), err == nil && !sameBuild(build, part):
+		return part.Key, nil
+	case err != nil:
+		return "", err
+	}
+	return build.Key, nil
+}
+
+// partOf reports whether the key of a record is a build's, or that with a machine or
+// with the pod, which its runner is, at its end.
+func partOf(part *cimeter.Record, build string) bool {
+	rest, ok := strings.CutPrefix(part.Key, build)
+	if of, on := BuildOf(part.Key); on {
+		return of == build
+	}
+	return ok && (rest == "" || part.Runner.Name != "" && rest == "/"+url.PathEscape(part.Runner.Name))
 }
 
 // sameBuild reports whether two records of one key are of one build: of a CI server

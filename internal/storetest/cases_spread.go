@@ -179,6 +179,27 @@ func testSpreadTold(t *testing.T, s Store) {
 	}
 }
 
+// testSpreadPods holds that pods of one machine, which agents put to the key, are parts
+// too, and that what only has a key below a build's is none.
+func testSpreadPods(t *testing.T, s Store) {
+	puts := Spread(75, 3)[1:] // two machines, then three
+	pod, leg := *puts[0].Record, *puts[0].Record
+	pod.Key, pod.Runner = pod.Key+"/app-x1", cimeter.Runner{Name: "app-x1"}
+	pod.StartedAt = pod.StartedAt.Add(-time.Hour)
+	leg.Key += "/2" // of a matrix
+	puts = append(puts, store.Put{Record: &pod, ReceivedAt: Base}, store.Put{Record: &leg, ReceivedAt: Base})
+	put(t, s, puts)
+	for _, key := range []string{pod.Key, puts[0].Record.Key, store.MachineKey(puts[0].Record.Key, puts[1].Record.Machine)} {
+		parts, err := s.Machines(t.Context(), key)
+		if err != nil || len(parts) != 3 || parts[0].Key != pod.Key {
+			t.Errorf("Machines(%s) = %d, %v; want three, the pod first", key, len(parts), err)
+		}
+	}
+	if parts, err := s.Machines(t.Context(), leg.Key); err != nil || len(parts) != 1 {
+		t.Errorf("Machines(%s) = %d, %v; want it alone", leg.Key, len(parts), err)
+	}
+}
+
 // testSpreadOthers holds that a record of another build that has the same key, since the
 // key tells no server, is kept and told from it; and that a machine without a name is
 // not taken for another.

@@ -46,6 +46,22 @@ func Together(parts []*cimeter.Record) cimeter.Usage {
 	return u
 }
 
+// PartNames are the machines of the parts of a build, with the runner where a machine
+// had several.
+func PartNames(parts []*cimeter.Record) []string {
+	count := map[string]int{}
+	for _, r := range parts {
+		count[r.Machine]++
+	}
+	names := make([]string, len(parts))
+	for i, r := range parts {
+		if names[i] = r.Machine; count[r.Machine] > 1 && r.Runner.Name != "" {
+			names[i] += " " + r.Runner.Name
+		}
+	}
+	return names
+}
+
 // maxMachines bounds the rows of machines.
 const maxMachines = 20
 
@@ -55,6 +71,7 @@ func (t *text) machines(c columns) {
 	if len(t.o.Machines) < 2 {
 		return
 	}
+	names := PartNames(t.o.Machines)
 	for i, r := range t.o.Machines {
 		if i == maxMachines {
 			t.line("... and %d more machines", len(t.o.Machines)-i)
@@ -64,7 +81,7 @@ func (t *text) machines(c columns) {
 		if r.Key == t.r.Key {
 			mark = "* "
 		}
-		t.row(mark+display.Fit(t.clean(r.Machine), t.name-len(mark)-1, t.mark), wall(&r.Usage, r.StartedAt, r.EndedAt), &r.Usage, c)
+		t.row(mark+display.Fit(t.clean(names[i]), t.name-len(mark)-1, t.mark), wall(&r.Usage, r.StartedAt, r.EndedAt), &r.Usage, c)
 	}
 	all := Together(t.o.Machines)
 	t.row("all machines", some(all.WallSeconds), &all, c)

@@ -48,6 +48,16 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+func TestPartNames(t *testing.T) {
+	parts := spread()
+	parts[1].Machine = "ci-8"
+	third := *parts[1]
+	third.Runner.Name = "app-x1"
+	if got := fmt.Sprint(summary.PartNames(append(parts, &third))); got != "[ci-7 ci-8 "+parts[1].Runner.Name+" ci-8 app-x1]" {
+		t.Error(got)
+	}
+}
+
 // Each machine has a row, that of the stages a star, and all of them the last.
 func TestText_machines(t *testing.T) {
 	parts := spread()

@@ -35,10 +35,11 @@ func (p *Pages) spread(ctx context.Context, v *buildView, r *cimeter.Record, now
 	cols := columnsOf(rows)
 	t := &spreadTable{Headings: []heading{{Label: "machine"}, {Label: "result"}, {Label: "started"}, {Label: "time", Unit: cols.wall.Unit, Class: "n"}, {Label: "CPU", Unit: cols.cpu.Unit, Class: "n"},
 		{Label: "memory", Unit: cols.memory.Unit, Class: "n", Title: "peak; of all machines, the largest of one"}, {Label: "disk", Unit: cols.disk.Unit, Class: "n"}, {Label: "net", Unit: cols.net.Unit, Class: "n"}}}
+	names := summary.PartNames(parts)
 	for i := range parts {
 		row := cols.row(&rows[i], now)
 		row.This = rows[i].Key == r.Key
-		row.Build.Text, row.Build.Title = display.Fit(rows[i].Machine, 40, "…"), title(rows[i].Machine)
+		row.Build.Text, row.Build.Title = display.Fit(names[i], 40, "…"), title(names[i])
 		t.Rows = append(t.Rows, row)
 	}
 	t.All = cols.row(&rows[len(parts)], now)
