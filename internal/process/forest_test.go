@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -339,6 +340,45 @@ func TestForest_daemon(t *testing.T) {
 	}
 	if f.Ended == 0 {
 		t.Error("the family outlives the daemon")
+	}
+}
+
+// A daemon that was let go with its family is asked about no more.
+func TestForest_dropDaemon(t *testing.T) {
+	g := grow(t)
+	cmd := exec.Command("sh", "-c", "sleep 1000 >/dev/null & echo $!; read x")
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g.Fork(os.Getpid(), cmd.Process.Pid, process.Monotonic())
+	var daemon int
+	if _, err := fmt.Fscan(out, &daemon); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(daemon, syscall.SIGKILL) })
+	g.Fork(cmd.Process.Pid, daemon, process.Monotonic())
+	in.Close()
+	_ = cmd.Wait()
+	g.Exit(cmd.Process.Pid, os.Getpid(), 0, process.Monotonic())
+	g.Settled()
+	if !g.Lives(daemon) {
+		t.Fatal("the daemon is not followed")
+	}
+	g.Drop(g.born[0])
+	asked := false
+	g.orphan = func(pid int) *process.Family {
+		asked = asked || pid == daemon
+		return nil
+	}
+	for range 100 { // some of them look at all there is
+		if err := g.Scan(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked || g.Lives(daemon) {
+		t.Errorf("asked whose it is: %v, followed: %v", asked, g.Lives(daemon))
 	}
 }
 
