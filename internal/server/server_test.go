@@ -149,6 +149,31 @@ func TestServer_Put(t *testing.T) {
 	}
 }
 
+// A build that is counted elsewhere in this process is not counted again, and a forged
+// number makes no counter wrap around.
+func TestServer_Put_counts(t *testing.T) {
+	m, table := &memory{}, tally.New(tally.Options{})
+	s := server.New(server.Options{Store: m, Tally: table, Counted: func(r *cimeter.Record) bool { return r.Key == key(1) }}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	rs := records(1, 2, 3)
+	rs[2].Stages[0].Usage.CPUSeconds.Total = cimeter.Some(1e12)
+	if _, err := s.Put(t.Context(), "agent-1", rs); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n, _ := table.Build(tally.BuildLabels{CI: "gitlab", Project: "group/app", Machine: "ci-7"}).Count(0); n != 2 {
+		t.Errorf("%d builds, want 2", n)
+	}
+	if ns, _ := table.Stage(tally.Labels{CI: "gitlab", Project: "group/app", Machine: "ci-7", Stage: "step_script"}).Counter(cimeter.CPUTotal); ns != 1_500_000_000 {
+		t.Errorf("%d ns of CPU, want 1.5 s", ns)
+	}
+}
+
 // A record that the store never takes is refused by itself; those of other
 // requests in the same commit stand.
 func TestServer_Put_poison(t *testing.T) {
