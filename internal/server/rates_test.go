@@ -58,6 +58,14 @@ func TestServer_rates(t *testing.T) {
 		if b := a.Builds; b[0].CPUCores != cimeter.Some(0.75) || b[1].CPUCores.Known || len(b[0].Minute) != 1 || b[0].Minute[0] != cimeter.Some[int64](750) {
 			t.Errorf("builds %+v: want 0.75 cores of the first, nothing of the one that is new", b)
 		}
+		// A counter that fell tells nothing; the others do.
+		<-time.After(5 * time.Second)
+		fell := beatOf(110)
+		fell.Host.IOBytes.Read, fell.Running[0].CPUSeconds = 1, cimeter.Some(1.0)
+		r.Heartbeat(fell)
+		if a := only(t, r); a.Now.IOBytesPerSecond.Known || a.Now.CPUCores == nil || a.Builds[0].CPUCores.Known {
+			t.Errorf("after counters fell %+v, %+v: want no rate of those", a.Now, a.Builds[0])
+		}
 		// The agent starts again: its counters began anew, no rate is negative or huge.
 		again := beatOf(2)
 		again.Host.StartedAt, again.Host.ReadAt = boot.Add(time.Hour), boot.Add(time.Hour)

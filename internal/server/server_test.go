@@ -364,5 +364,16 @@ func TestServer_Heartbeat(t *testing.T) {
 		if len(r.Agents()) != 20_000 || r.value(catalog.ServerAgentsDropped) != 10 {
 			t.Errorf("%d agents, %g dropped: want a bound", len(r.Agents()), r.value(catalog.ServerAgentsDropped))
 		}
+		// Builds that are told again and again take no more room than they are.
+		for range 100 {
+			beat("1", "m", 2000)
+		}
+		builds := 0
+		for _, a := range r.Agents() {
+			builds += len(a.Running)
+		}
+		if builds != 2000 {
+			t.Errorf("%d builds, want 2000", builds)
+		}
 	})
 }
