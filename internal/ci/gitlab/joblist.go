@@ -20,6 +20,10 @@ const (
 	maxJobList = 1 << 20
 )
 
+// PullingImage is the executor's stage while the Docker executor pulls an image
+// (executors/docker/docker.go); other executors tell of no pull.
+const PullingImage = "docker_pulling_image"
+
 // JobState is one line of a runner's list of jobs.
 type JobState struct {
 	JobPage

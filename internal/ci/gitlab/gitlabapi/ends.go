@@ -245,7 +245,7 @@ func (c *Client) newEnds(ctx context.Context, now time.Time, jobs []cimeter.Job)
 		open[jobs[i].Key] = true
 		newest = max(newest, numberIn(&jobs[i]))
 	}
-	pages := 0
+	pages, first := 0, p.began.IsZero() // what is over then is the past
 	read := func(after string, down int64) (next string, err error) {
 		for ; pages < maxEnds; pages++ {
 			nodes, next, err := c.jobPage(ctx, "list jobs that are over", []string{"success", "failed", "canceled"}, after)
@@ -257,10 +257,10 @@ func (c *Client) newEnds(ctx context.Context, now time.Time, jobs []cimeter.Job)
 				if j, ok := c.fromGraph(n); ok && !open[j.Key] {
 					last = numberIn(&j)
 					newest = max(newest, last)
-					c.ends(ctx, now, nil, j, down > 0 && last > down)
+					c.ends(ctx, now, nil, j, !first && last > down)
 				}
 			}
-			if after = next; next == "" || down == 0 || last <= down {
+			if after = next; next == "" || first || last <= down {
 				return "", nil
 			}
 		}
