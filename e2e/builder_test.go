@@ -129,6 +129,69 @@ func TestAgentSharedBuilder(t *testing.T) {
 	}
 }
 
+// TestShell_beside has a build without containers run a client of the engine: what
+// appears meanwhile beside it is shown with it. Nobody's is what appears before.
+func TestShell_beside(t *testing.T) {
+	b := newBare(t)
+	dir, job := t.TempDir(), jobNumber(700)
+	burn := b.burn
+	b.named("docker")
+	docker := b.burn
+	b.burn = burn
+	file := func(name string) string { return filepath.Join(dir, name) }
+	awaits := func(name string) string { return fmt.Sprintf("while [ ! -e %s ]; do sleep 0.05; done\n", file(name)) }
+	r := startRunner(t, "gitlab-runner", []shellBuild{{Shells: []shellRun{{Stdin: gitlabExports(job) + short(10, 5000) +
+		awaits("ask") + fmt.Sprintf("%s mark=%s await=%s\n", docker, file("asks"), file("enough"))}}}})
+	a := startAgent(t, b, shellConfig("events"))
+	a.eventually("the runner is seen", func() error { return atLeast(a, "cimeter_agent_process_runners", 1) })
+	r.begin()
+	a.eventually("the build is known", func() error {
+		if n := a.metric("cimeter_builds_running", `project="acme/app"`); n != 1 {
+			return fmt.Errorf("%v builds run", n)
+		}
+		return nil
+	})
+	step := func(id string) *inner {
+		t.Helper()
+		i := &inner{path: b.parent + "/buildkit/" + id, slow: lateRemoval}
+		if err := i.run(b, "cpu=0.2"); err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	step("a" + stepID[1:])
+	if err := os.WriteFile(file("ask"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually("the client runs", func() error { _, err := os.Stat(file("asks")); return err })
+	asked := step(stepID)
+	sibling, err := b.sibling(0, testdocker.Box{}, "cpu=0.2", "sleep=0.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sibling.end(); err != nil {
+		t.Fatal(err)
+	}
+	if err := testdocker.DropCgroup(b.parent + "/buildkit"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file("enough"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.expect("done")
+	rec := a.await(gitlabKey(job))
+	checkPart(t, partOf(t, &rec, stepID), asked)
+	for _, id := range []string{stepID, sibling.ID} {
+		if p := partOf(t, &rec, id); p.Attribution != cimeter.AttributedClient || p.Confidence != cimeter.Likely || p.Counted || len(rec.Parts) != 2 {
+			t.Errorf("part %+v of %d, want two, of the client that ran", p, len(rec.Parts))
+		}
+	}
+	want := asked.cpu + sibling.build.spent
+	if got := a.besides(cimeter.AttributedClient); math.Abs(got-want.Seconds()) > 0.02*want.Seconds()+0.004 {
+		t.Errorf("%v s counted as a client's, want %v", got, want)
+	}
+}
+
 // sharedBuilder has a job build an image by a BuildKit that no build made, once while
 // its client is the only one and once while another job has one, too.
 func sharedBuilder(t *testing.T, m *machine) {

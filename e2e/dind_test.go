@@ -306,11 +306,37 @@ func mountedSocket(t *testing.T, m *machine) {
 		t.Fatalf("exit %d: %s: %v", exit.Code, exit.Output, err)
 	}
 	buildInside(t, m.Client())
-	m.mark(t, "socket-go")
-	if exit, err := m.Wait(t.Context(), id); err != nil || exit.Code != 0 {
-		t.Fatalf("exit %d: %v", exit.Code, err)
+	// Another job with a client of its own: who asks is not to be told any more.
+	s2 := &droneStage{Number: 33, Slug: "acme/socket", Random: "ROWCTbx4pAgK4xRX4"}
+	labels2 := s2.labels()
+	labels2["io.drone.step.name"], labels2["io.drone.step.number"] = "tests", "1"
+	other, err := m.Create(t.Context(), testdocker.Spec{
+		Name: "drone-" + s2.Random + "001", Labels: labels2, Binds: append(m.binds(), socket+":/var/run/docker.sock"),
+		Cmd: []string{"sh", "-c", "cp /usr/bin/burn /tmp/docker && /tmp/docker build -- mark=/truth/socket-up-2 await=/truth/socket-go"},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, c := range []string{id, sibling} {
+	if err := m.Begin(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.awaitFile(t.Context(), "socket-up-2"); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually("both builds are known", func() error {
+		if a.metric("cimeter_builds_running", `project="acme/socket"`) != 2 {
+			return fmt.Errorf("they are not")
+		}
+		return nil
+	})
+	buildInside(t, m.Client())
+	m.mark(t, "socket-go")
+	for _, c := range []string{id, other} {
+		if exit, err := m.Wait(t.Context(), c); err != nil || exit.Code != 0 {
+			t.Fatalf("exit %d: %v", exit.Code, err)
+		}
+	}
+	for _, c := range []string{id, sibling, other} {
 		if err := m.Remove(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -321,8 +347,15 @@ func mountedSocket(t *testing.T, m *machine) {
 	if truth := m.truth(t, "sibling"); p.CPUSeconds.Value < time.Duration(truth.CPU).Seconds() || p.Counted || p.Attribution != cimeter.AttributedClient || p.Confidence != cimeter.Likely {
 		t.Errorf("part %+v, want %v of CPU, attributed by the client that ran", p, time.Duration(truth.CPU))
 	}
-	if i := slices.IndexFunc(r.Parts, func(p cimeter.Part) bool { return p.Kind == cimeter.PartBuildStep }); i < 0 || r.Parts[i].Counted || r.Parts[i].CPUSeconds.Value < 0.15 {
-		t.Errorf("parts %+v, want a build step with 0.2 s of CPU beside the build", r.Parts)
+	if i := slices.IndexFunc(r.Parts, func(p cimeter.Part) bool { return p.Kind == cimeter.PartBuildStep }); i < 0 || len(r.Parts) != 2 || r.Parts[i].Counted ||
+		r.Parts[i].CPUSeconds.Value < 0.15 || r.Parts[i].Attribution != cimeter.AttributedClient {
+		t.Errorf("parts %+v, want one build step with 0.2 s of CPU beside the build, by the client that ran", r.Parts)
+	}
+	if got := a.besides(cimeter.Unattributed); got < 0.15 {
+		t.Errorf("%v s unattributed, want the 0.2 s of the step that two may have asked for", got)
+	}
+	if r := a.await(s2.Key()); len(r.Parts) > 0 {
+		t.Errorf("the other has parts %+v", r.Parts)
 	}
 	if cpu := r.Usage.CPUSeconds.Total.Value; cpu > 0.3 {
 		t.Errorf("%v s of CPU, want the build's own alone", cpu)

@@ -30,8 +30,9 @@ var engines = [...]string{"dockerd", "buildkitd", "dagger-engine"}
 
 // askers returns which builds have a process now that is a client of an engine, by
 // its name, which whoever wrote the build chose. Those with an engine's socket must be
-// among keys; far asks for those without one, too. all is false when there are more
-// processes than are looked at.
+// among keys; far asks for those without one, too. Builds without containers have what
+// their user has: sockets as well. all is false when there are more processes than are
+// looked at.
 func (m *meter) askers(keys []string, far bool) (with []string, all bool) {
 	var (
 		buf     [maxClients]int
@@ -64,6 +65,21 @@ func (m *meter) askers(keys []string, far bool) (with []string, all bool) {
 				add(&own, key)
 			}
 		}
+	}
+	m.eachShell(func(sh *shell) {
+		if sh.segment.BuildKey() == "" {
+			return
+		}
+		for _, pid := range m.procs.AppendBelow(buf[:0], sh.family.Root, len(buf)) {
+			left--
+			if name, err := m.procs.Name(pid); err == nil && left >= 0 && slices.Contains(clients[:], name) {
+				add(&with, sh.segment.BuildKey())
+				return
+			}
+		}
+	})
+	if left < 0 {
+		return nil, false
 	}
 	for _, key := range distant {
 		if far && !slices.Contains(own, key) {

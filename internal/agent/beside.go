@@ -65,15 +65,21 @@ func volumes(mounts []cimeter.Mount) []string {
 // maxVolumes bounds the volumes of a container that are remembered.
 const maxVolumes = 32
 
+// anyShell reports whether a build runs without containers.
+func (m *meter) anyShell() (any bool) {
+	m.eachShell(func(*shell) { any = true })
+	return any
+}
+
 // holds reports whether any container of a build has an engine's socket, or had
-// one lately: whether what is beside may be a build's.
+// one lately, or a build has none: whether what is beside may be a build's.
 func (m *meter) holds(now time.Time) bool {
 	for _, k := range m.known {
 		if k.stand == ours && k.socket {
 			return true
 		}
 	}
-	return slices.ContainsFunc(m.held, func(h hold) bool { return now.Sub(h.to) < holdFor })
+	return m.anyShell() || slices.ContainsFunc(m.held, func(h hold) bool { return now.Sub(h.to) < holdFor })
 }
 
 // released notes that a container with an engine's socket ended.
@@ -113,11 +119,12 @@ func (m *meter) candidates(t time.Time) []string {
 // whose tells which build had something made at t that is beside its containers:
 // a container, or, k being nil, what runs in the cgroup p ("" not known) and is no
 // container that an engine tells of. Only builds that had an engine's socket then are
-// candidates, and of the latter also those whose client reaches an engine over the
-// network. The best evidence that speaks for one of them alone decides.
+// candidates, those without containers that have a client running, and of the latter
+// kind of thing also those whose client reaches an engine over the network. The best
+// evidence that speaks for one of them alone decides.
 func (m *meter) whose(t time.Time, k *known, p string) beside {
 	keys := m.candidates(t)
-	if len(keys) == 0 && k != nil {
+	if len(keys) == 0 && k != nil && !m.anyShell() {
 		return beside{}
 	}
 	for _, e := range []struct {
