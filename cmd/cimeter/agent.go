@@ -115,7 +115,7 @@ func openMetering(conf config.Config, counts *tally.Table, out *exports, open fu
 	if err != nil {
 		return nil, err
 	}
-	m.sending, err = open(telling{running: m.running, host: m.host})
+	m.sending, err = open(telling{running: m.running, pulling: m.pulling, host: m.host})
 	if err != nil {
 		return nil, err
 	}

@@ -102,6 +102,9 @@ func agentBuilds(agents []httpapi.Agent) (builds []queue.AgentBuild) {
 		if a.Host != nil {
 			booted = a.Host.BootedAt
 		}
+		for _, p := range a.Pulling {
+			builds = append(builds, queue.AgentBuild{Key: p.Key, PullingSince: p.Since})
+		}
 		for _, b := range a.Running {
 			is := cimeter.Build{CI: b.CI, Server: b.Server, Project: b.Project, Pipeline: b.Pipeline, Runner: b.Runner}
 			builds = append(builds, queue.AgentBuild{

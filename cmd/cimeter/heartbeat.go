@@ -19,6 +19,14 @@ func (m *metering) running() []wire.Running {
 	return out
 }
 
+// pulling is what a heartbeat tells of the jobs that wait for an image.
+func (m *metering) pulling() (all []wire.Pulling) {
+	for _, p := range m.agent.Pulling() {
+		all = append(all, wire.Pulling{Key: p.Key, Since: p.Since})
+	}
+	return all
+}
+
 // host is what a heartbeat tells of the machine.
 func (m *metering) host() *wire.Host { return hostOf(m.agent.Figures(), m.pool) }
 
@@ -42,6 +50,7 @@ func hostOf(f agent.Figures, pool string) *wire.Host {
 // telling is what heartbeats tell beside the spool; each may be nil.
 type telling struct {
 	running func() []wire.Running
+	pulling func() []wire.Pulling
 	host    func() *wire.Host
 	scrape  func() *wire.Scrape
 }

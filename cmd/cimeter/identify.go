@@ -183,7 +183,7 @@ func (l *jobList) Jobs(ctx context.Context) ([]agent.Job, error) {
 	}
 	jobs := make([]agent.Job, 0, len(states))
 	for _, s := range states {
-		jobs = append(jobs, agent.Job{Key: cimeter.BuildKey(gitlab.CI, s.Server, s.Job), Stage: s.Stage})
+		jobs = append(jobs, agent.Job{Key: cimeter.BuildKey(gitlab.CI, s.Server, s.Job), Stage: s.Stage, Pulls: s.ExecutorStage == gitlab.PullingImage})
 	}
 	return jobs, nil
 }

@@ -50,7 +50,7 @@ func openSpool(conf config.Config) (*spool.Spool, error) {
 func newSending(conf config.Config, queue *spool.Spool, to push.Server, done func(), counts *tally.Table, tell telling, log *slog.Logger) *sending {
 	p := push.New(push.Options{
 		Server: to, Spool: queue, Tally: counts, Machine: conf.Machine, Version: readBuild().Version,
-		Heartbeat: conf.Server.Heartbeat, Running: tell.running, Host: tell.host, Scrape: tell.scrape,
+		Heartbeat: conf.Server.Heartbeat, Running: tell.running, Pulling: tell.pulling, Host: tell.host, Scrape: tell.scrape,
 	}, log)
 	return &sending{Pusher: p, spool: queue, close: done}
 }

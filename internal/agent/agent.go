@@ -41,6 +41,7 @@ type Agent struct {
 
 	machine *machine.Machine
 	covered covered
+	pulls   pulling
 }
 
 // nice is the nice value of the process. It runs for moments, but on a machine
@@ -173,6 +174,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if len(a.opts.JobLists) > 0 {
 		others.Go(func() { a.pollJobs(run) })
+		others.Go(func() { a.lookForPulls(run) })
 	}
 	write, stopWriter := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWriter()

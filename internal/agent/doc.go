@@ -3,8 +3,8 @@
 // It owns the goroutines of metering and their schedule: the meter, which alone
 // touches counters and the ledger and never waits for anything but the kernel's
 // own events; a follower and an inspector for each container engine; the follower
-// of processes outside of containers; the poller of the runners' job lists; and the
-// writer of records and checkpoints. Their
+// of processes outside of containers; two pollers of the runners' job lists, for
+// stages and for pulls of images; and the writer of records and checkpoints. Their
 // number is fixed. Retry, back-off, bounds and logging live here; adapters make
 // one try each.
 //
@@ -85,6 +85,7 @@ type JobList interface {
 type Job struct {
 	Key   string // build key
 	Stage string // "" before its first stage
+	Pulls bool   // it waits for an image that its runner pulls
 }
 
 // Records keeps finished records and the checkpoints of running builds. An

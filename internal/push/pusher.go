@@ -34,6 +34,7 @@ type Options struct {
 	Version   string
 	Heartbeat time.Duration         // between two; 0 is 5 s
 	Running   func() []wire.Running // the builds that run now; nil: not told
+	Pulling   func() []wire.Pulling // the jobs that wait for an image; nil: not told
 	Host      func() *wire.Host     // what the machine shows now, called once a heartbeat; nil: not told
 	Scrape    func() *wire.Scrape   // where the machine is scraped; nil: not told
 }
@@ -186,6 +187,10 @@ func (p *Pusher) heartbeat() wire.Heartbeat {
 	if p.o.Running != nil {
 		all := p.o.Running()
 		h.Running = append(h.Running, all[:min(len(all), wire.MaxRunning)]...)
+	}
+	if p.o.Pulling != nil {
+		all := p.o.Pulling()
+		h.Pulling = all[:min(len(all), wire.MaxRunning)]
 	}
 	if p.o.Host != nil {
 		h.Host = p.o.Host()

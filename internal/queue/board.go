@@ -55,6 +55,7 @@ type Board struct {
 	builds  int
 	workers int
 	agents  map[string]AgentBuild
+	pulls   map[string]time.Time // since when builds wait for an image, by key
 	waits   map[string]*samples
 }
 

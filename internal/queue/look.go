@@ -40,9 +40,13 @@ type Ended struct {
 func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []Ended) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.agents = make(map[string]AgentBuild, len(agents))
+	b.agents, b.pulls = make(map[string]AgentBuild, len(agents)), map[string]time.Time{}
 	for _, a := range agents {
-		b.agents[a.Key] = a
+		if a.PullingSince.IsZero() {
+			b.agents[a.Key] = a
+		} else {
+			b.pulls[a.Key] = a.PullingSince
+		}
 	}
 	for _, s := range b.order {
 		b.place(s, agents, now)

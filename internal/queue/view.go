@@ -121,6 +121,13 @@ func (b *Board) join(s *server, v *Build, now time.Time) {
 		v.Why = WhyStarting
 		v.Wait.Starting = v.Ran.Value
 	}
+	if since, pulls := b.pulls[v.Key]; pulls && (!metered || v.Why == WhyPreparing) {
+		v.Why, v.Wait.Pull = WhyPull, max(0, now.Sub(since).Seconds())
+		if !metered && !v.StartedAt.IsZero() {
+			v.Wait.Starting = max(0, since.Sub(v.StartedAt).Seconds())
+		}
+		v.Wait.Preparing = max(0, v.Wait.Preparing-v.Wait.Pull)
+	}
 }
 
 func (b *Board) viewWorker(s *server, w cimeter.Worker, on map[string][]string, now time.Time) Worker {

@@ -15,6 +15,9 @@ type AgentBuild struct {
 	BootedAt  time.Time // when its machine did; zero: not known
 	PulledAt  time.Time // when the last image that it needed was there; zero: none was pulled
 	StartedAt time.Time // when its first container started
+	// PullingSince is not zero for a build that waits for an image, as its runner says:
+	// nothing else is told of it then.
+	PullingSince time.Time
 	// Place and Attempt are those of the build where its server has another key for it:
 	// see [cimeter.Build.Place]. "" and 0: it has the same, or it is not known.
 	Place   string

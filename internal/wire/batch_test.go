@@ -274,7 +274,8 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func TestHeartbeat(t *testing.T) {
 	h := wire.Heartbeat{Agent: "a1", Machine: "ci-7", Version: "1.0", IntervalSeconds: 5, Spool: &wire.Spool{Records: 3},
-		Running: []wire.Running{{Key: "gitlab/x/1", Project: "group/app", CPUSeconds: cimeter.Some(0.0), StartedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}}
+		Running: []wire.Running{{Key: "gitlab/x/1", Project: "group/app", CPUSeconds: cimeter.Some(0.0), StartedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
+		Pulling: []wire.Pulling{{Key: "gitlab/x/2", Since: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC)}}}
 	b, err := json.Marshal(h)
 	if err != nil {
 		t.Fatal(err)
@@ -294,6 +295,8 @@ func TestHeartbeat(t *testing.T) {
 		"no interval":     {`{"agent":"a","machine":"m"}`, cimeter.ErrInvalid},
 		"a day":           {`{"agent":"a","machine":"m","interval_seconds":86400}`, cimeter.ErrInvalid},
 		"a bad build key": {`{"agent":"a","machine":"m","interval_seconds":5,"running":[{"key":"x"}]}`, cimeter.ErrInvalid},
+		"a bad pull":      {`{"agent":"a","machine":"m","interval_seconds":5,"pulling":[{"key":"gitlab/x/1"}]}`, cimeter.ErrInvalid},
+		"many pulls":      {`{"agent":"a","machine":"m","interval_seconds":5,"pulling":[` + strings.Repeat(`{},`, 2000) + `{}]}`, wire.ErrTooLarge},
 		"deep":            {strings.Repeat("[", 20), cimeter.ErrInvalid},
 		"huge":            {`{"agent":"` + strings.Repeat("x", wire.MaxHeartbeatBytes) + `"}`, wire.ErrTooLarge},
 		"many builds":     {`{"agent":"a","machine":"m","interval_seconds":5,"running":[` + strings.Repeat(`{},`, 2000) + `{}]}`, wire.ErrTooLarge},

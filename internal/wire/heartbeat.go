@@ -25,6 +25,13 @@ type Heartbeat struct {
 	Host            *Host     `json:"host,omitempty"`   // agents before 0.2 tell none
 	Scrape          *Scrape   `json:"scrape,omitempty"` // agents before 0.2 tell none
 	Running         []Running `json:"running"`
+	Pulling         []Pulling `json:"pulling,omitempty"`
+}
+
+// Pulling is one job that waits for an image, as its runner says.
+type Pulling struct {
+	Key   string    `json:"key"`
+	Since time.Time `json:"since"` // when it was first seen to
 }
 
 // Spool is what an agent has not been able to send yet.
@@ -94,6 +101,14 @@ func DecodeHeartbeat(body io.Reader, encoding string) (Heartbeat, error) {
 	if len(h.Running) > MaxRunning {
 		return Heartbeat{}, fmt.Errorf("heartbeat: %d running builds: want at most %d: %w", len(h.Running), MaxRunning, ErrTooLarge)
 	}
+	if len(h.Pulling) > MaxRunning {
+		return Heartbeat{}, fmt.Errorf("heartbeat: %d jobs wait for an image: want at most %d: %w", len(h.Pulling), MaxRunning, ErrTooLarge)
+	}
+	for i, p := range h.Pulling {
+		if !validKey(p.Key) || p.Since.IsZero() {
+			return Heartbeat{}, fmt.Errorf("heartbeat: pulling[%d]: want a build key and a time: %w", i, cimeter.ErrInvalid)
+		}
+	}
 	if err := h.Host.check(); err != nil {
 		return Heartbeat{}, fmt.Errorf("heartbeat: %w", err)
 	}
@@ -101,7 +116,7 @@ func DecodeHeartbeat(body io.Reader, encoding string) (Heartbeat, error) {
 		return Heartbeat{}, fmt.Errorf("heartbeat: %w", err)
 	}
 	for i, r := range h.Running {
-		if !validKey(r.Key) || len(r.Project)+len(r.Name)+len(r.Number)+len(r.Stage)+len(r.CI) > 5*maxNameBytes || len(r.URL) > maxURLBytes ||
+		if !validKey(r.Key) || len(r.Project)+len(r.Name)+len(r.Number)+len(r.Stage)+len(r.CI)+len(r.Server)+len(r.Pipeline) > 7*maxNameBytes || len(r.URL) > maxURLBytes ||
 			len(r.Runner.ID)+len(r.Runner.ShortToken)+len(r.Runner.Name) > 3*maxNameBytes || r.Limits != nil && len(r.Limits.MemorySetBy) > maxURLBytes {
 			return Heartbeat{}, fmt.Errorf("heartbeat: running[%d]: want a build key and names of at most %d bytes: %w", i, maxNameBytes, cimeter.ErrInvalid)
 		}
