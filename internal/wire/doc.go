@@ -87,7 +87,7 @@ type Status string
 // The statuses.
 const (
 	Stored    Status = "stored"    // it is durable
-	Duplicate Status = "duplicate" // a record of its key was there and stays as it was, or it is older than what is kept
+	Duplicate Status = "duplicate" // a record of its key and machine was there and stays as it was, or it is older than what is kept
 	Refused   Status = "refused"   // it will never be taken: Reason says why
 )
 
