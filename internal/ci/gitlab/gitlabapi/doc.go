@@ -7,6 +7,6 @@
 // the token sees, those where something happens first. The client keeps validators
 // and cursors in itself; it makes one try of each request, follows no redirect, calls
 // no other host than its own, bounds what it reads, and never names a token in an
-// error. It starts no goroutine and does not log. Poll has one caller at a time; the
-// other methods may be called by many goroutines at once.
+// error. It starts no goroutine and does not log. Poll and Begin have one caller at a time;
+// the other methods may be called by many goroutines at once.
 package gitlabapi

@@ -15,10 +15,15 @@ type MergeRequest struct {
 	Target string // branch that it would be merged into
 }
 
-// restMergeRequest is a merge request as REST tells it, as far as it is of use.
+// maxRequestPages bounds the merge requests of one commit that are looked through: a
+// GitLab before 18.2 lists merged and closed ones too.
+const maxRequestPages = 5
+
+// restMergeRequest is a merge request as REST tells it, as far as it is of use
+// (doc/api/commits.md).
 type restMergeRequest struct {
 	IID    int64  `json:"iid"`
-	State  string `json:"state"`
+	State  string `json:"state"` // opened, closed, locked or merged
 	SHA    string `json:"sha"` // of its source branch, now
 	Target string `json:"target_branch"`
 }
@@ -33,19 +38,28 @@ func (c *Client) FindMergeRequest(ctx context.Context, project, sha string) (Mer
 	if !hexDigits(sha) {
 		return MergeRequest{}, fmt.Errorf("%s: want a SHA: %w", what, cimeter.ErrInvalid)
 	}
-	var list []restMergeRequest
 	path := "projects/" + url.PathEscape(project) + "/repository/commits/" + sha + "/merge_requests"
-	_, err := c.get(ctx, what, path, url.Values{"state": {"opened"}}, &list)
-	if errors.Is(err, cimeter.ErrNotFound) {
-		return MergeRequest{}, nil // a commit that was force-pushed away
-	}
+	q := url.Values{"state": {"opened"}, "per_page": {"100"}} // state is ignored before 18.2
 	var newest MergeRequest
-	for _, m := range list { // one that only has the commit in it is another's
-		if m.State == "opened" && (m.SHA == sha || m.SHA == "") && m.IID > newest.Number {
-			newest = MergeRequest{m.IID, m.Target}
+	for range maxRequestPages {
+		var list []restMergeRequest
+		next, err := c.get(ctx, what, path, q, &list)
+		if errors.Is(err, cimeter.ErrNotFound) {
+			return MergeRequest{}, nil // a commit that was force-pushed away
+		}
+		if err != nil {
+			return MergeRequest{}, err
+		}
+		for _, m := range list { // one that only has the commit in it is another's
+			if m.State == "opened" && (m.SHA == sha || m.SHA == "") && m.IID > newest.Number {
+				newest = MergeRequest{m.IID, m.Target}
+			}
+		}
+		if q = next; q == nil {
+			break
 		}
 	}
-	return newest, err
+	return newest, nil
 }
 
 // MergeRequestTarget returns the branch that a merge request would be merged into.

@@ -49,6 +49,7 @@ type standin struct {
 	notes    map[int64]map[string]any
 	writes   []string         // bodies of writes
 	requests []map[string]any // merge requests
+	noState  bool             // before 18.2: the parameter state of a commit's merge requests is ignored
 }
 
 type event struct{ id, project int64 }

@@ -85,17 +85,30 @@ func TestFindMergeRequest(t *testing.T) {
 	s.projects = 1
 	sha, older := strings.Repeat("7e", 20), strings.Repeat("ab", 20)
 	add := func(iid int64, state, head, target string) {
-		s.requests = append(s.requests, map[string]any{"iid": iid, "state": state, "sha": head, "target_branch": target, "commits": []string{sha, older}})
+		s.requests = append(s.requests, mergeRequest(iid, state, head, target, sha, older))
 	}
 	add(3, "opened", sha, "main")
 	add(5, "opened", sha, "stable")
 	add(6, "merged", sha, "main")
 	add(7, "opened", strings.Repeat("cd", 20), "main") // stacked on it
 	c := client(t, s)
-	got, err := c.FindMergeRequest(context.Background(), pathOf(1), sha)
-	if want := (gitlabapi.MergeRequest{Number: 5, Target: "stable"}); err != nil || got != want {
-		t.Errorf("%+v, %v: want %+v", got, err, want)
+	want := gitlabapi.MergeRequest{Number: 5, Target: "stable"}
+	before := s.made()
+	if got, err := c.FindMergeRequest(context.Background(), pathOf(1), sha); err != nil || got != want || s.made() != before+1 {
+		t.Errorf("%+v, %v, %d requests: want %+v by one", got, err, s.made()-before, want)
 	}
+	// One before 18.2 lists all states, over several pages.
+	all := s.requests
+	s.noState, s.requests = true, nil
+	for iid := range int64(250) {
+		add(1000+iid, []string{"merged", "closed", "locked"}[iid%3], sha, "main")
+	}
+	s.requests = append(s.requests, all...)
+	before = s.made()
+	if got, err := c.FindMergeRequest(context.Background(), pathOf(1), sha); err != nil || got != want || s.made() != before+3 {
+		t.Errorf("before 18.2: %+v, %v, %d requests: want %+v by three", got, err, s.made()-before, want)
+	}
+	s.noState, s.requests = false, all
 	for _, none := range []string{older, strings.Repeat("00", 20)} {
 		if got, err := c.FindMergeRequest(context.Background(), pathOf(1), none); err != nil || got.Number != 0 {
 			t.Errorf("%s: %+v, %v: want none", none, got, err)
