@@ -24,7 +24,7 @@ const maxRequestPages = 5
 type restMergeRequest struct {
 	IID    int64  `json:"iid"`
 	State  string `json:"state"` // opened, closed, locked or merged
-	SHA    string `json:"sha"` // of its source branch, now
+	SHA    string `json:"sha"`   // of its source branch, now
 	Target string `json:"target_branch"`
 }
 
