@@ -18,6 +18,7 @@ func (s *shells) born(f *process.Family) {
 		sh.known, sh.identity = old.known, old.identity
 	}
 	f.Tag = sh
+	s.bornLast = time.Now()
 	if !sh.known {
 		s.unknown++
 		sh.counted = true

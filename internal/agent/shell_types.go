@@ -51,12 +51,14 @@ const (
 	// idleScan is the time between two looks for a runner while there is none: a
 	// look at 3,000 processes takes 10 to 30 ms. A runner that waits for builds counts.
 	idleScan = 30 * time.Second
-	// gatherIdle and gatherBuilds are how long events are left to gather that are
-	// other processes' for the most part, while no build runs and while some do: to
-	// wake for each would cost more than all that is done for it. It is not done while
-	// a family is not known for whose it is: its processes tell that, and may be short.
-	gatherIdle   = 50 * time.Millisecond
-	gatherBuilds = 20 * time.Millisecond
+	// gatherOthers and gatherYoung are how long events are left to gather that are
+	// other processes' for the most part; the latter within quickFor of a family's
+	// birth, when what a runner itself starts for a stage tells which it is. To wake for each
+	// would cost more than all that is done for it. It is not done while a family is not
+	// known for whose it is: its processes tell that, and may be short.
+	gatherOthers = 50 * time.Millisecond
+	gatherYoung  = 20 * time.Millisecond
+	quickFor     = 5 * time.Second
 	// checkScan is the time between two looks at all processes beside events.
 	checkScan = 2 * time.Minute
 	// fullScan is the same where there are none: in between, children of those that
@@ -92,7 +94,8 @@ type shells struct {
 	pidfds  map[int]int // of first processes, to pidfd
 	events  [256]procevents.Event
 	ready   [64]unix.EpollEvent
-	pause   [1]unix.PollFd
+	woken   chan struct{} // as wake, for who waits as Go does
+	pause   *time.Timer
 	lost    bool // events were: all processes are to be looked at
 	refused bool // that variables may not be read was logged
 	// Of the events that were read last: how many were of processes that are
@@ -105,6 +108,7 @@ type shells struct {
 	counts  process.ForestStats
 
 	scanned, asked, runnerSeen time.Time
+	bornLast                   time.Time // when a family was taken up last
 
 	ends map[runnersBuild]time.Duration // see contest
 

@@ -158,6 +158,7 @@ func (f *Forest) node(pid int) *treeNode {
 		n = new(treeNode)
 	}
 	*n = treeNode{pid: pid, fd: -1}
+	f.forget(pid)
 	f.nodes[pid] = n
 	return n
 }

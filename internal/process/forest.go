@@ -83,6 +83,7 @@ type Forest struct {
 	runners  int
 	open     int
 	foreign  map[int]struct{} // processes in containers: their children are, too
+	plain    map[int]struct{} // others that are no runners: nor are their children, until they run another program
 	seen     map[int]sight    // all processes of the machine, at the last scan
 	fresh    []newcomer       // scratch of a scan
 	looking  bool             // see Round
@@ -113,7 +114,7 @@ func (fs *FS) NewForest(o ForestOptions) (*Forest, error) {
 	return &Forest{
 		fs: fs, proc: fd, opts: o, buf: make([]byte, 32<<10),
 		nodes: make(map[int]*treeNode), families: make(map[*Family]struct{}),
-		foreign: make(map[int]struct{}), seen: make(map[int]sight),
+		foreign: make(map[int]struct{}), plain: make(map[int]struct{}), seen: make(map[int]sight),
 	}, nil
 }
 
@@ -158,8 +159,10 @@ func (f *Forest) Fork(parent, pid int, at time.Duration) bool {
 	}
 	p := f.nodes[parent]
 	if p == nil || p.waiting {
-		if _, ok := f.foreign[parent]; ok && len(f.foreign) < maxProcesses {
-			f.foreign[pid] = struct{}{}
+		if _, ok := f.foreign[parent]; ok {
+			note(f.foreign, pid)
+		} else if _, ok := f.plain[parent]; ok {
+			note(f.plain, pid)
 		}
 		return false
 	}
@@ -235,7 +238,7 @@ func (f *Forest) Exec(pid int, at time.Duration) bool {
 func (f *Forest) Exit(pid, parent, code int, at time.Duration) bool {
 	n := f.nodes[pid]
 	if n == nil {
-		delete(f.foreign, pid)
+		f.forget(pid)
 		return false
 	}
 	first := !n.runner && n.family.Root == pid && at != 0
@@ -369,9 +372,7 @@ func (f *Forest) Drop(family *Family) {
 		delete(f.nodes, pid)
 		f.shut(n)
 		f.recycle(n)
-		if len(f.foreign) < maxProcesses {
-			f.foreign[pid] = struct{}{}
-		}
+		note(f.foreign, pid)
 	}
 	delete(f.families, family)
 }

@@ -23,16 +23,34 @@ func (f *Forest) meet(pid int) {
 		return
 	}
 	kind := f.opts.Runner(trim(comm))
+	if _, ok := f.plain[pid]; ok && kind == NoRunner {
+		return // one that has got into a container since, a scan finds
+	}
 	b, err := f.file(pid, "cgroup")
 	switch {
 	case err != nil:
 	case f.opts.Foreign(b):
-		if len(f.foreign) < maxProcesses {
-			f.foreign[pid] = struct{}{}
-		}
+		delete(f.plain, pid)
+		note(f.foreign, pid)
 	case kind != NoRunner:
+		delete(f.plain, pid)
 		f.runner(pid, kind)
+	default:
+		note(f.plain, pid)
 	}
+}
+
+// note adds a process to a set that is bounded.
+func note(set map[int]struct{}, pid int) {
+	if len(set) < maxProcesses {
+		set[pid] = struct{}{}
+	}
+}
+
+// forget forgets what a process that is of no family was found to be.
+func (f *Forest) forget(pid int) {
+	delete(f.foreign, pid)
+	delete(f.plain, pid)
 }
 
 // runner notes that pid is a runner.

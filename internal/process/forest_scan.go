@@ -61,7 +61,7 @@ func (f *Forest) Scan(again bool) error {
 	for pid, s := range f.seen {
 		if s.scan != f.scans {
 			delete(f.seen, pid)
-			delete(f.foreign, pid)
+			f.forget(pid)
 			if n := f.nodes[pid]; n != nil {
 				f.settle(n, f.parentOf(n, 0), 0)
 			}
@@ -106,7 +106,7 @@ func (f *Forest) entries(b []byte) {
 		}
 		f.seen[pid] = sight{inode, f.scans, old.met + 1}
 		if known && !same {
-			delete(f.foreign, pid)
+			f.forget(pid)
 			f.seen[pid] = sight{inode, f.scans, 1}
 		}
 		f.fresh = append(f.fresh, newcomer{pid: pid})
@@ -173,7 +173,8 @@ func (f *Forest) meetOne(c newcomer) {
 		return
 	}
 	if _, ok := f.foreign[c.parent]; ok {
-		f.foreign[c.pid] = struct{}{}
+		f.forget(c.pid)
+		note(f.foreign, c.pid)
 		return
 	}
 	if _, ok := f.foreign[c.pid]; ok || c.kind == NoRunner && c.parent != 1 && !f.opts.Events || c.pid == 1 {
@@ -183,9 +184,8 @@ func (f *Forest) meetOne(c newcomer) {
 	switch {
 	case err != nil || len(b) == 0:
 	case f.opts.Foreign(b):
-		if len(f.foreign) < maxProcesses {
-			f.foreign[c.pid] = struct{}{}
-		}
+		f.forget(c.pid)
+		note(f.foreign, c.pid)
 	case c.kind != NoRunner:
 		f.runner(c.pid, c.kind)
 	case c.parent == 1 && len(f.nodes) < maxProcesses:
@@ -197,7 +197,11 @@ func (f *Forest) meetOne(c newcomer) {
 				family.Started, family.Start = n.born, c.start
 				f.opts.Born(family)
 			}
+			return
 		}
+		fallthrough
+	default:
+		note(f.plain, c.pid)
 	}
 }
 
