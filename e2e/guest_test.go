@@ -28,8 +28,8 @@ var guestTests = []struct{ dir, run, skip string }{
 	{"internal/netns", ".", "^$"},
 	{"internal/process", ".", "^TestTree|^TestFS_AppendCmdline$"}, // held to times; wants a shell with long command lines
 	{"internal/wrap", "^TestRun_(Counts|Stages|StagesSumUp|OOM)$", "^$"},
-	{"e2e", "^(TestAgentParts|TestAgentSharedBuilder|TestAgentMovedBefore|TestAgentOOMGroup|TestAgentRunInside)$", "^$"},
-	{"e2e", "^TestAgentSlices$/^(ci|machine|user)", "^$"},
+	{"e2e", "^(TestAgentParts|TestAgentMovedBefore|TestAgentOOMGroup|TestAgentRunInside)$", "^$"},
+	{"e2e", "^TestAgentSlices$/^(ci|user)", "^$"},
 	{"e2e", "^(TestClockSet|TestAgentMissedEnd|TestAgentLittleMemory|TestAgentStarved)$", "^$"},
 	{"e2e", "^TestCRI$/^(" + guestPods() + ")$", "^$"},
 	{"e2e", "^TestDocker$/^(" + guestBodies() + ")$", "^$"},

@@ -204,8 +204,7 @@ func TestPodmanRootless(t *testing.T) {
 				}
 				return nil
 			})
-		}
-		if exit, err := u.Wait(t.Context(), id); err != nil || exit.Code != 0 {
+		} else if exit, err := u.Wait(t.Context(), id); err != nil || exit.Code != 0 {
 			t.Fatalf("exit %d: %v", exit.Code, err)
 		}
 		if err := u.Remove(t.Context(), id); err != nil {
@@ -213,8 +212,8 @@ func TestPodmanRootless(t *testing.T) {
 		}
 		stages = append(stages, s)
 	}
-	play(51, "Dt4306jSfhaW8L19g", "cpu=0.1", "sleep=3")
-	play(52, "Et4306jSfhaW8L19g", "cpu=0.01") // gone before anybody can look
+	play(51, "Dt4306jSfhaW8L19g", "cpu=0.1", "sleep=1000") // killed when it is known
+	play(52, "Et4306jSfhaW8L19g", "cpu=0.01")              // gone before anybody can look
 	for _, s := range stages {
 		r := a.await(s.Key())
 		if r.CI != "drone" || r.Project != s.Slug || r.Complete || len(r.Gaps) != 1 || r.Gaps[0].Reason != cimeter.GapNoCgroup {
