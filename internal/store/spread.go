@@ -79,11 +79,14 @@ func (r Reader) Machines(ctx context.Context, key string) ([]*cimeter.Record, er
 	}
 	s := statement{dialect: r.q.Dialect()}
 	from, to := of+"/", of+"0" // 0 follows the slash
+	// The few keys come first: no plan goes through all builds for them.
 	if s.dialect == Postgres {
-		s.add(`SELECT b.key, b.record FROM build_keys k JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at
-WHERE k.key = ? OR k.key >= ? AND k.key < ? ORDER BY k.key LIMIT ?`, of, from, to, 2*MaxMachines)
+		s.add(`SELECT b.key, b.record FROM (SELECT key, id, shard, at FROM build_keys WHERE key = ? UNION ALL
+(SELECT key, id, shard, at FROM build_keys WHERE key >= ? AND key < ? ORDER BY key LIMIT ?)) k
+JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at`, of, from, to, 2*MaxMachines)
 	} else {
-		s.add("SELECT key, record FROM builds JOIN bodies USING (id) WHERE key = ? OR key >= ? AND key < ? ORDER BY key LIMIT ?", of, from, to, 2*MaxMachines)
+		s.add(`SELECT key, record FROM (SELECT id, key FROM builds WHERE key = ? UNION ALL
+SELECT * FROM (SELECT id, key FROM builds WHERE key >= ? AND key < ? ORDER BY key LIMIT ?)) JOIN bodies USING (id)`, of, from, to, 2*MaxMachines)
 	}
 	parts := []*cimeter.Record{asked}
 	err = s.run(ctx, r.q, func(scan func(dest ...any) error) error {

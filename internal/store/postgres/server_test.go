@@ -188,6 +188,9 @@ func TestPlans(t *testing.T) {
 	if _, err := store.History(t.Context(), q, store.HistoryQuery{Project: "group-0/app-0", Name: "build"}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := store.NewReader(q).Machines(t.Context(), m.Record(5).Key); err != nil {
+		t.Fatal(err)
+	}
 	t.Logf("%d plans", q.statements)
 }
 

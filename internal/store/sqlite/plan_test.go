@@ -54,7 +54,7 @@ func (q *explained) Query(ctx context.Context, text string, args []any, row func
 
 func TestPlans(t *testing.T) {
 	s := open(t).(*sqlite.Store)
-	put(t, s, 60)
+	puts := put(t, s, 60)
 	q := &explained{Queryer: s.Queryer(), t: t}
 	now := storetest.Base
 	for _, text := range storetest.Filters {
@@ -95,6 +95,9 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	if _, err := store.ListNames(t.Context(), q, "project", "app", 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.NewReader(q).Machines(t.Context(), puts[0].Record.Key); err != nil {
 		t.Fatal(err)
 	}
 	q.covered = true
