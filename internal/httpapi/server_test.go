@@ -81,6 +81,41 @@ func TestServer_StalledClients(t *testing.T) {
 	}
 }
 
+// Over the bound the connection goes that was silent for longest, and no other.
+func TestServer_longestSilent(t *testing.T) {
+	_, addr := serve(t, httpapi.New(httpapi.Options{}))
+	ask := func(c net.Conn) error {
+		if _, err := io.WriteString(c, request+"\r\n"); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+		}
+		return err
+	}
+	var all []net.Conn
+	for range 512 {
+		all = append(all, dial(t, addr, ""))
+	}
+	for _, i := range []int{511, 0} { // all before the first of them are there then
+		if err := ask(all[i]); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	if err := ask(dial(t, addr, "")); err != nil {
+		t.Fatalf("one too many: %v", err)
+	}
+	if err := ask(all[1]); err == nil {
+		t.Error("the one that was silent for longest is still there")
+	}
+	for _, i := range []int{0, 2, 256, 511} {
+		if err := ask(all[i]); err != nil {
+			t.Errorf("connection %d of 512: %v", i, err)
+		}
+	}
+}
+
 // Each agent of a fleet keeps its connection: none is closed for another's sake.
 func TestServer_fleetOfAgents(t *testing.T) {
 	const agents = 1000
