@@ -94,6 +94,7 @@ func lookAt(t *testing.T, tab *webtest.Tab, base string, p shown) {
 			checkAxe(t, tab, `{type: "rule", values: ["color-contrast"]}`)
 		}
 		if !l.Dark {
+			checkNodes(t, tab)
 			checkWidth(t, tab, l.Width)
 			checkTargets(t, tab)
 		}
@@ -102,6 +103,14 @@ func lookAt(t *testing.T, tab *webtest.Tab, base string, p shown) {
 		if !strings.Contains(problem, "404 (Not Found)") && !strings.Contains(problem, "400 (Bad Request)") { // of the page itself, where that is what is looked at
 			t.Error(problem)
 		}
+	}
+}
+
+// checkNodes holds that the page with what its script adds is within its budget.
+func checkNodes(t *testing.T, tab *webtest.Tab) {
+	t.Helper()
+	if n := webtest.Eval[int](tab, `document.querySelectorAll("*").length`); n > 1500 {
+		t.Errorf("%d nodes: want at most 1,500", n)
 	}
 }
 

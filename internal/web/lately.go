@@ -72,7 +72,7 @@ func latelyCharts(m *Machine) *lineGroup {
 
 // How many rows the tables have: a page is to be small.
 const (
-	latelyRows = 15
+	latelyRows = 10
 	dayRows    = 24
 )
 

@@ -43,6 +43,7 @@ type lineChart struct {
 	Area            string // path
 	Fill            string // what Area is: "area" under the first line, or the "band" between the first two
 	Lines           []chartLine
+	Grid            string // path at the ticks
 	Ticks, XTicks   []tick
 	Guides          []guide
 	Points          string     // what the lines are drawn from, see points
@@ -67,6 +68,7 @@ func (c *lineChart) draw(xs []float64, top, size float64, lines []chartLine, val
 	}
 	c.Lines = lines
 	for _, at := range ticks(0, top/size, 4) {
+		c.Grid += "M0 " + coord(plotHeight*(1-at*size/top)) + "H1000"
 		c.Ticks = append(c.Ticks, tick{pct(1 - at*size/top), short(at)})
 	}
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,8 +14,11 @@ import (
 	"github.com/cimeter/cimeter/internal/filter"
 )
 
-// occupancyBlocks bounds the builds that a machine's lanes show, a block each.
-const occupancyBlocks = 250
+// How many rows the tables of a place have: a page is to stay small.
+const (
+	whoRows = 10
+	runsNow = 8
+)
 
 // placeView is the page of a machine or a runner.
 type placeView struct {
@@ -30,11 +34,14 @@ type placeView struct {
 	Day      *lineGroup
 	Worst    string // coverage of the day
 	Runs     []nowBuild
-	Lanes    []lane
-	LaneFrom stamp
-	LaneTo   stamp
-	LaneNote string
-	XTicks   []tick
+	MoreRuns string
+	Name     string // the parameter that names it: name or key
+	Value    string
+	From, To string // of the inputs
+	Busy     *lineGroup
+	BusyNote string
+	DayNote  string
+	Over     *occupancy
 	Bars     *barChart
 	Who      groupTable
 	Machines groupTable
@@ -114,7 +121,8 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 			return p.render(w, r, http.StatusOK, "place", v)
 		}
 	}
-	if err := p.fillPlace(r, &v, s, filter.Is(filter.Machine, machine), BucketQuery{Machine: machine}, from, to); err != nil {
+	got, err := p.fillPlace(r, &v, s, filter.Is(filter.Machine, machine), BucketQuery{Machine: machine}, from, to)
+	if err != nil {
 		return err
 	}
 	if p.o.Past != nil {
@@ -128,7 +136,7 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		}
 		v.Day, v.Worst = dayCharts(cpus, memory, day)
 	}
-	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachineJob, Machine: machine, From: from, To: to, Limit: 30})
+	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachineJob, Machine: machine, From: from, To: to, Limit: whoRows})
 	if err != nil {
 		return err
 	}
@@ -137,8 +145,9 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		l.Text = strings.Trim(name(g.Project)+" / "+name(g.Name), " /")
 		return l, href("/builds", "project", g.Project, "job", g.Name, "machine", machine, "t", s.Range)
 	})
+	v.Who.pressures(gs, got.Latest)
 	v.All = href("/builds", "machine", machine, "t", s.Range)
-	v.Empty = len(v.Lanes) == 0 && len(v.Facts) == 0 && len(gs) == 0 && v.Day == nil
+	v.Empty = v.Over == nil && len(v.Facts) == 0 && len(gs) == 0 && v.Day == nil
 	return p.render(w, r, http.StatusOK, "place", v)
 }
 
@@ -149,7 +158,8 @@ func (p *Pages) runner(w http.ResponseWriter, r *http.Request) error {
 	}
 	v, s, from, to := p.place(r, "runner", name(key))
 	now := p.o.Now()
-	if err := p.fillPlace(r, &v, s, filter.Is(filter.Runner, key), BucketQuery{Runner: key}, from, to); err != nil {
+	got, err := p.fillPlace(r, &v, s, filter.Is(filter.Runner, key), BucketQuery{Runner: key}, from, to)
+	if err != nil {
 		return err
 	}
 	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByRunner, From: from, To: to, Limit: 1000})
@@ -171,9 +181,63 @@ func (p *Pages) runner(w http.ResponseWriter, r *http.Request) error {
 	v.Machines = groupTableOf("machine", gs, now, func(g *Group) (link, string) {
 		return link{name(g.Machine), href("/machine", "name", g.Machine), title(g.Machine)}, href("/builds", "runner", key, "machine", g.Machine, "t", s.Range)
 	})
+	if err := p.busy(r.Context(), &v, key, gs, got); err != nil {
+		return err
+	}
+	v.Machines.Rows = v.Machines.Rows[:min(len(v.Machines.Rows), whoRows)]
 	v.All = href("/builds", "runner", key, "t", s.Range)
-	v.Empty = len(v.Lanes) == 0 && len(gs) == 0
+	v.Empty = v.Over == nil && len(gs) == 0
 	return p.render(w, r, http.StatusOK, "place", v)
+}
+
+// busy fills in what a runner and its machines did over time.
+func (p *Pages) busy(ctx context.Context, v *placeView, key string, gs []Group, got placeBuilds) error {
+	now := p.o.Now()
+	ms, _, err := p.beats(ctx)
+	if err != nil {
+		return err
+	}
+	var machines []string
+	cpus, memory := 0, uint64(0)
+	rows := slices.Clone(got.Rows)
+	told := true
+	for i := range gs {
+		at := slices.IndexFunc(ms, func(m Machine) bool { return m.Name == gs[i].Machine })
+		machines = append(machines, gs[i].Machine)
+		if at < 0 {
+			told = false
+			continue
+		}
+		m := ms[at].load()
+		cpus, memory, told = cpus+m.CPUs, memory+m.MemoryBytes, told && m.CPUs > 0
+		for j := range m.Running {
+			if r := &m.Running[j]; r.Runner.Key() == key && !m.stale(now) {
+				rows = append(rows, r.Row)
+			}
+		}
+	}
+	totals := got.Buckets
+	if got.Rows != nil {
+		totals = nil
+	} else {
+		rows = nil
+	}
+	v.Busy, v.BusyNote = busyCharts(rows, totals, got.Bucket, got.From, got.To, p.slotsOf(key))
+	if p.o.Past == nil || len(machines) == 0 || len(machines) > placeMachines {
+		return nil
+	}
+	if !told {
+		cpus, memory = 0, 0
+	}
+	day, err := p.sumOfPasts(ctx, machines, now.Add(-24*time.Hour))
+	if err != nil {
+		return err
+	}
+	v.Day, v.Worst = dayCharts(cpus, memory, day)
+	if len(machines) > 1 {
+		v.DayNote = fmt.Sprintf("Of its %d machines together; the pressure is the largest and the coverage the least of theirs.", len(machines))
+	}
+	return nil
 }
 
 func (p *Pages) place(r *http.Request, kind, shown string) (placeView, *selection, time.Time, time.Time) {
@@ -182,59 +246,93 @@ func (p *Pages) place(r *http.Request, kind, shown string) (placeView, *selectio
 	v := placeView{page: p.page(r, shown, "machines"), Kind: kind, Ranges: s.rangeChoices(r.URL.Path)}
 	v.Crumbs = []link{{Text: "Machines", URL: "/machines"}}
 	v.Lines = "now"
+	v.Name = map[string]string{"machine": "name", "runner": "key"}[kind]
+	v.Value = r.URL.Query().Get(v.Name)
 	from, to := s.span(now)
 	if s.err != nil {
 		v.Problem = s.wrong().Want
 		from = now.Add(-24 * time.Hour)
 	}
+	v.From, v.To = minute(from), minute(to)
 	return v, &s, from, to.Add(time.Second)
 }
 
+// placeBuilds are a place's builds of a time: Rows are all of them, or nil where there
+// are more than a page shows; Latest are there always.
+type placeBuilds struct {
+	Rows, Latest []Row
+	Buckets      []Bucket
+	Bucket       time.Duration
+	From, To     time.Time
+}
+
 // fillPlace reads the place's builds: the figures, the lanes and the bars.
-func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter.Term, bq BucketQuery, from, to time.Time) error {
+func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter.Term, bq BucketQuery, from, to time.Time) (got placeBuilds, err error) {
 	now := p.o.Now()
 	page, err := p.o.Source.Builds(r.Context(), Query{Filter: append(slices.Clone(s.Filter), is), Sort: SortEnded, Limit: occupancyBlocks, Sums: true})
 	if err != nil {
-		return err
+		return got, err
 	}
 	v.Figures = sumFigures(page.Sums)
-	if len(page.Rows) > 0 {
-		first := page.Rows[len(page.Rows)-1].StartedAt
-		if page.Next != "" || from.Before(first) && now.Sub(from) > 48*time.Hour {
-			if page.Next != "" {
-				v.LaneNote = fmt.Sprintf("The latest %d builds.", len(page.Rows))
-			}
+	got.Latest, got.To = page.Rows, to
+	all := page.Next == ""
+	if n := len(page.Rows); n > 0 {
+		first := page.Rows[n-1].StartedAt
+		if from.IsZero() || all && from.Before(first) && now.Sub(from) > 48*time.Hour {
 			from = first
 		}
-		v.LaneFrom, v.LaneTo = stampOf(now, from), stampOf(now, to)
-		v.Lanes = occupancy(page.Rows, from, to)
-		v.XTicks = dateTicks(from, to)
 	}
-	bq.From, bq.To = from, to
-	bq.Bucket = bucketOf(from, to)
-	bs, err := p.o.Totals.Buckets(r.Context(), bq)
-	if err != nil {
-		return err
+	list := func(from, to time.Time) string {
+		return href("/builds", string(is.Field), is.Text, "from", minute(from), "to", minute(to.Add(time.Minute-1)))
 	}
-	v.Bars = barsOf(bs, from, to, bq.Bucket)
-	return nil
+	bq.From, bq.To, bq.Bucket = from, to, bucketOf(from, to)
+	if got.Buckets, err = p.o.Totals.Buckets(r.Context(), bq); err != nil {
+		return got, err
+	}
+	got.From, got.Bucket = from, bq.Bucket
+	switch {
+	case len(page.Rows) == 0:
+	case all:
+		got.Rows = page.Rows
+		v.Over = lanesOf(page.Rows, from, to, list)
+	case s.Range == "all":
+		v.Over = lanesOf(page.Rows, from, to, list)
+		v.Over.Note = fmt.Sprintf("The latest %d builds.", len(page.Rows))
+	default:
+		v.Over = countsOf(got.Buckets, from, to, bq.Bucket, list)
+	}
+	v.Bars = barsOf(got.Buckets, from, to, bq.Bucket)
+	return got, nil
 }
 
-// occupancy puts builds on as many lanes as ran at once.
-func occupancy(rows []Row, from, to time.Time) []lane {
-	a := axis{0, to.Sub(from).Seconds()}
-	if a.length() <= 0 {
-		return nil
+// pressures gives the groups of a table how long their builds waited, on average, of
+// those that were read and know it.
+func (t *groupTable) pressures(gs []Group, rows []Row) {
+	type mean struct {
+		sum float64
+		n   int
 	}
-	blocks := make([]block, 0, len(rows))
+	by := map[[2]string]mean{}
 	for i := range rows {
-		r := &rows[i]
-		b := a.block(r.StartedAt.Sub(from).Seconds(), r.EndedAt.Sub(from).Seconds(), "", buildURL(r.Key))
-		res := resultOf(r.Result, r.Running)
-		b.Title, b.Class = label(&r.Build)+", "+res.Word+", "+optional(r.Wall(), seconds), "job "+res.Class
-		blocks = append(blocks, b)
+		if w, ok := rows[i].Waited.Get(); ok {
+			k := [2]string{rows[i].Project, rows[i].Name}
+			by[k] = mean{by[k].sum + w, by[k].n + 1}
+		}
 	}
-	return pack(nil, blocks)
+	means := make([]opt, len(gs))
+	for i := range gs {
+		if m := by[[2]string{gs[i].Project, gs[i].Name}]; m.n > 0 {
+			means[i] = some(m.sum / float64(m.n))
+		}
+	}
+	col := timeColumn(largest(means...))
+	for i := range t.Rows {
+		t.Rows[i].Pressure = col.cell(means[i])
+	}
+	t.Pressure = true
+	at := slices.IndexFunc(t.Headings, func(h heading) bool { return h.Label == "throttled" }) + 1
+	t.Headings = slices.Insert(t.Headings, at, heading{Label: "mean pressure", Unit: col.Unit, Class: "n",
+		Title: "time of a build in which some task of it waited for CPU, memory or disk, the largest of the three; of the latest builds"})
 }
 
 // beat is what the machine's last heartbeat said.
@@ -292,7 +390,10 @@ func (v *placeView) beat(m *Machine, now time.Time) {
 	}
 	running := slices.Clone(m.Running)
 	slices.SortStableFunc(running, func(a, b Running) int { return cmp.Compare(b.CPUNow.Value, a.CPUNow.Value) })
-	for i := range running[:min(len(running), 30)] {
+	for i := range running[:min(len(running), runsNow)] {
 		v.Runs = append(v.Runs, runningRow(&running[i], now, v.Stale != ""))
+	}
+	if n := len(running) - len(v.Runs); n > 0 {
+		v.MoreRuns = fmt.Sprintf("and %d more that use less CPU", n)
 	}
 }

@@ -24,6 +24,7 @@ type groupTable struct {
 	First    string // heading of the name
 	Headings []heading
 	Rows     []groupRow
+	Pressure bool // there is a column of it
 }
 
 type groupRow struct {
@@ -36,6 +37,7 @@ type groupRow struct {
 	FailedOf string
 	Wall     string
 	Held     string
+	Pressure string
 	Moved    string
 	Peak     string
 	OOM      string

@@ -13,7 +13,7 @@ const sparkSteps = 32
 // RowOf is the row of a record in a list.
 func RowOf(r *cimeter.Record) Row {
 	row := Row{Build: r.Build, QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt, Result: r.Result, Complete: r.Complete,
-		Coverage: r.Coverage, WallSeconds: wall(&r.Usage, r), Unmetered: unmetered(r), CPUSeconds: r.Usage.CPUSeconds.Total}
+		Coverage: r.Coverage, WallSeconds: wall(&r.Usage, r), Unmetered: unmetered(r), CPUSeconds: r.Usage.CPUSeconds.Total, Waited: waited(r.Usage.PressureSeconds)}
 	if s := r.Usage.CPUCores; s != nil {
 		row.CPUCores = some(s.Avg)
 	}

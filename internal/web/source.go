@@ -182,6 +182,7 @@ type Row struct {
 	MemoryLimit cimeter.Opt[uint64]  // bytes
 	DiskBytes   cimeter.Opt[uint64]  // read and written
 	NetBytes    cimeter.Opt[uint64]  // received and sent
+	Waited      cimeter.Opt[float64] // seconds in which some task of it waited for CPU, memory or disk, the largest of the three
 	Verdicts    []string             // kinds, as in the record
 	CPUSpark    []cimeter.Opt[int64] // at most 32 steps of millicores
 }

@@ -32,6 +32,9 @@ cimeter.charts = (() => {
 	const steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 	const timeTicks = (lo, hi, n) => !(hi > lo) ? [] : multiples(lo, hi, steps.find(s => s >= (hi - lo) / n) || Math.ceil((hi - lo) / n / 86400) * 86400);
 
+	// lone are the readings that no line leads to: they are drawn as dots.
+	const lone = ys => { const at = []; ys.forEach((y, i) => { if (y !== null && ys[i - 1] == null && ys[i + 1] == null) at.push(i); }); return at.length ? at : null; };
+
 	// make draws one chart into the element plot. c: title, colour (name of a
 	// property), size (of the unit), words (a value as text), limit, xs, ys, dashes, marks.
 	const make = (plot, c, shared) => {
@@ -40,12 +43,12 @@ cimeter.charts = (() => {
 		box.className = "live";
 		plot.append(box);
 		const tint = () => { const [r, g, b] = rgb(css(c.colour)); return `rgba(${r},${g},${b},.14)`; };
-		const line = (i) => ({ label: c.labels[i], stroke: () => css(c.colours ? c.colours[i] : c.colour), width: 1.6, dash: c.dashes[i], points: { show: false, size: 5 }, spanGaps: false, show: !c.hidden[i], fill: c.area === i ? tint : undefined });
+		const line = (i) => ({ label: c.labels[i], stroke: () => css(c.colours ? c.colours[i] : c.colour), width: 1.6, dash: c.dashes[i], points: { show: false, size: 4, filter: (u, k) => lone(u.data[k]), fill: () => css(c.colours ? c.colours[i] : c.colour) }, spanGaps: false, show: !c.hidden[i], fill: c.area === i ? tint : undefined });
 		const range = (u, lo, hi) => {
 			lo = Math.min(0, lo ?? 0);
 			hi = Math.max(0, hi ?? 0);
 			if (c.limit && hi >= 0.25 * c.limit) hi = Math.max(hi, c.limit);
-			for (const [at] of c.guides || []) hi = Math.max(hi, at);
+			for (const [at] of c.guides || []) hi = Math.max(hi, 1.2 * at); // its words stand above it
 			if (c.mirrored) { const m = Math.max(hi, -lo); lo = Math.min(lo, -m / 8); hi = Math.max(hi, m / 8); }
 			if (!(hi > lo)) hi = lo + c.size;
 			const more = 0.06 * (hi - lo);

@@ -48,7 +48,7 @@
 		});
 		figures.forEach((figure, i) => {
 			const plot = figure.querySelector(".plot"), values = all(".legend b", figure);
-			plot.classList.add("drawn-js");
+			for (const e of all(".drawn", plot)) e.remove();
 			plot.tabIndex = 0;
 			plot.setAttribute("role", "application");
 			plot.setAttribute("aria-label", figure.querySelector("h3").textContent + " over time; arrow keys move the cursor");
