@@ -1,8 +1,11 @@
 package store
 
 import (
+	"context"
+	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -162,6 +165,42 @@ func numbered(b cimeter.Build, told *cimeter.Build) cimeter.Build {
 		b.URL = told.URL
 	}
 	return b
+}
+
+// placed finds a build that was joined by its place, by the key that its CI server has
+// for it; nil: there is none.
+func (r Reader) placed(ctx context.Context, key string) (found *cimeter.Record, err error) {
+	part := strings.Split(key, "/")
+	n := len(part)
+	if n < 4 || part[0] != "github" || part[n-2] != "job" || !ValidKey(key) {
+		return nil, nil
+	}
+	s := statement{dialect: r.q.Dialect()}
+	from := "builds JOIN bodies USING (id)"
+	if s.dialect == Postgres {
+		from = "builds"
+	}
+	s.add("SELECT key, record, trace FROM "+from+" WHERE number = ? AND pipeline = ? AND metered = 1 LIMIT ?", part[n-1], part[n-3], MaxAround)
+	err = s.run(ctx, r.q, func(scan func(dest ...any) error) error {
+		var own string
+		var record, trace []byte
+		if err := scan(&own, &record, &trace); err != nil {
+			return err
+		}
+		one, err := Decode(own, record, trace)
+		if err != nil {
+			return err
+		}
+		// The number of another is that of its run.
+		if joined(one) && cimeter.BuildKey(one.CI, one.Server, one.Project, one.Pipeline, "job", one.Number) == key {
+			found = one
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("build %.200q: %w", key, err)
+	}
+	return found, nil
 }
 
 // Rekeyed returns jobs under another key.

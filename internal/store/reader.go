@@ -19,8 +19,8 @@ type Reader struct {
 func NewReader(q Queryer) Reader { return Reader{q: q, sums: &sumCache{}} }
 
 // Get returns the record of a key, or of what a build did on a machine, by its
-// [MachineKey], with its trace. The error wraps [cimeter.ErrNotFound] when there is
-// none.
+// [MachineKey], with its trace. What was joined by its place is found by the key that
+// its CI server has for it too. The error wraps [cimeter.ErrNotFound] when there is none.
 func (r Reader) Get(ctx context.Context, key string) (*cimeter.Record, error) {
 	var record, trace []byte
 	found := false
@@ -48,6 +48,9 @@ WHERE k.key = ? AND k.shard = ?`, key, Shard(key))
 		if record, err := r.Get(ctx, build); err == nil && MachineKey(build, Clean(record.Machine)) == key {
 			return record, nil
 		}
+	}
+	if record, err := r.placed(ctx, key); record != nil || err != nil {
+		return record, err
 	}
 	return nil, fmt.Errorf("build %.200q: %w", key, cimeter.ErrNotFound)
 }

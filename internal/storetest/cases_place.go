@@ -64,12 +64,17 @@ func testPlaces(t *testing.T, s Store) {
 			r.Name != puts[i].Record.Name || r.Usage.CPUSeconds != puts[i].Record.Usage.CPUSeconds {
 			t.Fatalf("got %+v of %+v", r, j)
 		}
-		if _, err := s.Get(t.Context(), j.Key); !errors.Is(err, cimeter.ErrNotFound) {
-			t.Errorf("%s is there too: %v", j.Key, err)
+		if got, err := s.Get(t.Context(), j.Key); err != nil || got.Key != r.Key {
+			t.Errorf("by the key %s: %v, %v", j.Key, got, err)
 		}
 	}
 	if a, b, c := counted(t, s); a != len(jobs) || b != len(jobs) || c != len(jobs) {
 		t.Errorf("%d, %d and %d builds, want %d", a, b, c, len(jobs))
+	}
+	for _, none := range []string{"github/github.com/Org/app/77/job/5", "github/github.com/Org/app/77/job/999", "github/other/Org/app/77/job/1000", "github/job/1"} {
+		if _, err := s.Get(t.Context(), none); !errors.Is(err, cimeter.ErrNotFound) {
+			t.Errorf("%s: %v: want none", none, err)
+		}
 	}
 	if st, err := s.Stats(t.Context()); err != nil || st.Unjoined != 0 {
 		t.Errorf("%d are unjoined, %v: want none", st.Unjoined, err)
