@@ -5,11 +5,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/cimeter/cimeter/internal/web"
 	"github.com/cimeter/cimeter/internal/webtest"
 )
 
@@ -122,5 +124,48 @@ func TestLines(t *testing.T) {
 		for _, problem := range tab.Problems() {
 			t.Errorf("%s: %s", path, problem)
 		}
+	}
+}
+
+// A page that follows draws what it reads again, and leaves the rest as it is zoomed; a
+// zoom of what is read again pauses it.
+func TestLines_live(t *testing.T) {
+	m := fleet()
+	p, err := web.New(web.Options{Source: m, Totals: m, Fleet: m, Past: m.Past, Tick: 50 * time.Millisecond, Now: func() time.Time { return webtest.Now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(p)
+	t.Cleanup(s.Close)
+	t.Cleanup(p.Close)
+	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
+	tab.Go(s.URL + "/machine?name=ci-7")
+	// state is the span of the last day, of its axis the first text, the nodes of the page, and what is said of following.
+	const state = `JSON.stringify([cimeter.plots.get("day").charts[0].u.scales.x.min, document.querySelector("#d-cpu-h").closest("figure").querySelector(".xaxis text").textContent, document.querySelectorAll("*").length, document.querySelectorAll(".live").length, document.querySelector("[data-live-state]").textContent])`
+	webtest.Eval[any](tab, `document.querySelector("[data-lines=day] [data-by=in]").click()`)
+	// follows waits until the charts of the last minutes were drawn anew.
+	const follows = `new Promise(done => { const was = cimeter.plots.get("lately"); const look = n => cimeter.plots.get("lately") !== was ? requestAnimationFrame(() => done(true)) : n > 500 ? done(false) : setTimeout(look, 10, n + 1); look(0); })`
+	if !webtest.Eval[bool](tab, follows) {
+		t.Fatal("does not follow")
+	}
+	before := webtest.Eval[string](tab, state)
+	for range 3 {
+		if !webtest.Eval[bool](tab, follows) {
+			t.Fatal("does not follow any more")
+		}
+	}
+	if after := webtest.Eval[string](tab, state); after != before || !strings.Contains(after, `,11,"live"]`) {
+		t.Errorf("after a while: %s: was %s", after, before)
+	}
+	webtest.Eval[any](tab, `document.querySelector("[data-lines=lately] [data-by=in]").click()`)
+	if said := webtest.Eval[string](tab, `document.querySelector("[data-live-state]").textContent`); !strings.HasPrefix(said, "paused while zoomed") {
+		t.Errorf("zoomed, it says %q", said)
+	}
+	webtest.Eval[any](tab, `document.querySelector("[data-lines=lately] [data-by=whole]").click()`)
+	if !webtest.Eval[bool](tab, follows) {
+		t.Error("does not follow again")
+	}
+	for _, problem := range tab.Problems() {
+		t.Error(problem)
 	}
 }

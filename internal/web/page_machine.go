@@ -44,6 +44,7 @@ type placeView struct {
 	Over     *occupancy
 	Bars     *barChart
 	Who      groupTable
+	WhoNote  string
 	Machines groupTable
 	All      string
 	Empty    bool
@@ -146,6 +147,10 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		return l, href("/builds", "project", g.Project, "job", g.Name, "machine", machine, "t", s.Range)
 	})
 	v.Who.pressures(gs, got.Latest)
+	v.Who.shares(gs, got.Sums)
+	if len(gs) == whoRows {
+		v.WhoNote = fmt.Sprintf("The %d jobs that used the most CPU time.", whoRows)
+	}
 	v.All = href("/builds", "machine", machine, "t", s.Range)
 	v.Empty = v.Over == nil && len(v.Facts) == 0 && len(gs) == 0 && v.Day == nil
 	return p.render(w, r, http.StatusOK, "place", v)
@@ -262,6 +267,7 @@ func (p *Pages) place(r *http.Request, kind, shown string) (placeView, *selectio
 type placeBuilds struct {
 	Rows, Latest []Row
 	Buckets      []Bucket
+	Sums         *Sums
 	Bucket       time.Duration
 	From, To     time.Time
 }
@@ -274,7 +280,7 @@ func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter
 		return got, err
 	}
 	v.Figures = sumFigures(page.Sums)
-	got.Latest, got.To = page.Rows, to
+	got.Latest, got.To, got.Sums = page.Rows, to, page.Sums
 	all := page.Next == ""
 	if n := len(page.Rows); n > 0 {
 		first := page.Rows[n-1].StartedAt
@@ -303,36 +309,6 @@ func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter
 	}
 	v.Bars = barsOf(got.Buckets, from, to, bq.Bucket)
 	return got, nil
-}
-
-// pressures gives the groups of a table how long their builds waited, on average, of
-// those that were read and know it.
-func (t *groupTable) pressures(gs []Group, rows []Row) {
-	type mean struct {
-		sum float64
-		n   int
-	}
-	by := map[[2]string]mean{}
-	for i := range rows {
-		if w, ok := rows[i].Waited.Get(); ok {
-			k := [2]string{rows[i].Project, rows[i].Name}
-			by[k] = mean{by[k].sum + w, by[k].n + 1}
-		}
-	}
-	means := make([]opt, len(gs))
-	for i := range gs {
-		if m := by[[2]string{gs[i].Project, gs[i].Name}]; m.n > 0 {
-			means[i] = some(m.sum / float64(m.n))
-		}
-	}
-	col := timeColumn(largest(means...))
-	for i := range t.Rows {
-		t.Rows[i].Pressure = col.cell(means[i])
-	}
-	t.Pressure = true
-	at := slices.IndexFunc(t.Headings, func(h heading) bool { return h.Label == "throttled" }) + 1
-	t.Headings = slices.Insert(t.Headings, at, heading{Label: "mean pressure", Unit: col.Unit, Class: "n",
-		Title: "time of a build in which some task of it waited for CPU, memory or disk, the largest of the three; of the latest builds"})
 }
 
 // beat is what the machine's last heartbeat said.

@@ -54,7 +54,9 @@ func TestMachine_crowded(t *testing.T) {
 			t.Errorf("%s: %d blocks: want 250", path, blocks)
 		}
 	}
-	_, body := get(t, pages(t, crowded(400)), "/machine?name=ci-7")
+	_, body := get(t, h, "/machine?name=ci-7")
+	wants(t, body, `of the CPU time of all builds in this time`, `<td class="share">3 %`, "The 10 jobs that used the most CPU time.", "and 32 more that use less CPU")
+	_, body = get(t, pages(t, crowded(400)), "/machine?name=ci-7")
 	wants(t, body, "Builds that ended each hour, 18 builds at most", `href="/builds?from=2026-11-30T12%3A00&amp;machine=ci-7&amp;to=2026-11-30T13%3A00" tabindex="-1" aria-label="17 builds ended from Nov 30 12:00 to 13:00 UTC"`)
 	lacks(t, body, "data-blocks")
 }

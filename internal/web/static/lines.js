@@ -25,8 +25,8 @@
 		}
 	};
 	cimeter.lines = { axis, clock, date };
-	const figures = () => all("figure[data-points]");
-	const draw = () => { for (const f of figures()) axis(f, ...f.dataset.points.split("|")[0].split(" ").map(Number)); };
+	// Those that plots.js drew have the axis of what they show.
+	const draw = () => { for (const f of all("figure[data-points]:not(:has(.live))")) axis(f, ...f.dataset.points.split("|")[0].split(" ").map(Number)); };
 	draw();
 	themed.addEventListener("fresh", draw);
 

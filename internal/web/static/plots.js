@@ -33,7 +33,7 @@
 
 	const open = section => {
 		const name = section.dataset.lines, before = groups.get(name);
-		if (before) for (const { u } of before.charts) u.destroy();
+		if (before) for (const { u, plot } of before.charts) { size.unobserve(plot); u.destroy(); }
 		const figures = all("figure[data-points]", section), cs = figures.map(config);
 		if (!cs.length) { groups.delete(name); return; }
 		const g = { name, section, charts: [], from: Math.min(...cs.map(c => c.from)), to: Math.max(...cs.map(c => c.to)) };
