@@ -53,7 +53,6 @@ type Client struct {
 
 	repos     map[int64]*counted // by id; nil: they were not listed yet
 	countedAt time.Time          // by the server's clock
-	list      int                // which of repoLists the server has
 }
 
 // known is an unfinished build as it was told last.
@@ -298,8 +297,8 @@ func (c *Client) Builds(ctx context.Context, since time.Time, cursor string) (jo
 
 // after is the repository that follows one in the order of their names; "" is the end.
 func (c *Client) after(ctx context.Context, r *ask.Round, slug string) (next string, err error) {
-	var repos []repo
-	if _, err := r.JSON(ctx, ask.Request{Path: "/api/user/repos"}, &repos); err != nil {
+	repos, err := listRepos(ctx, r)
+	if err != nil {
 		return "", err
 	}
 	for _, rp := range repos {

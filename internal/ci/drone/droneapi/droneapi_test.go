@@ -191,7 +191,7 @@ func TestCancel(t *testing.T) {
 func TestBuilds(t *testing.T) {
 	f := &citest.Folder{Dir: "testdata/server", Change: func(path string) (string, bool) {
 		switch path {
-		case "/api/user/repos":
+		case "/api/repos?page=1&per_page=10000": // of the user's own a machine has none
 			return `[{"slug":"Org/zoo"},{"slug":"Org/app"}]`, true
 		case "/api/repos/Org/app/builds?page=1&per_page=25":
 			return `[{"id":41,"number":18,"created":1796022590},{"id":40,"number":17,"created":1796022580},{"id":1,"number":1,"created":1700000000}]`, true

@@ -24,7 +24,8 @@ const (
 	maxLists = 4
 	maxShort = 10 // builds that one poll looks for by number: a request each
 	// maxNew is how many builds of a repository that was not there before can be new.
-	maxNew = 25
+	maxNew   = 25
+	maxFresh = 20 // repositories that can be new at once
 )
 
 // counted is how far the builds of a repository are known. Drone numbers them one by
@@ -50,36 +51,58 @@ func (c *Client) count(ctx context.Context, r *ask.Round) error {
 	if age := r.Now().Sub(c.countedAt); age.Abs() < countEvery {
 		return nil
 	}
-	var list []repo
-	for page := 1; c.list < len(repoLists) && page <= maxLists; page++ {
-		q := ask.Request{Path: repoLists[c.list], Query: url.Values{"page": {strconv.Itoa(page)}, "per_page": {strconv.Itoa(perList)}}}
-		var some []repo
-		if _, err := r.JSON(ctx, q, &some); missing(err) {
-			c.list, page, list = c.list+1, 0, nil
-			continue
-		} else if err != nil {
-			return err
-		}
-		if list = append(list, some...); len(some) < perList || c.list > 0 {
-			break
-		}
+	list, err := listRepos(ctx, r)
+	if err != nil {
+		return err
 	}
-	repos := make(map[int64]*counted, len(list))
+	first := c.repos == nil
+	if first {
+		c.repos = make(map[int64]*counted, len(list))
+	}
+	var fresh []*counted
 	for _, rp := range list {
-		if rp.ID <= 0 || rp.Slug == "" {
+		k := c.repos[rp.ID]
+		switch {
+		case rp.ID <= 0 || rp.Slug == "":
 			continue
+		case k == nil:
+			k = &counted{upTo: rp.Counter, seen: map[int64]bool{}}
+			c.repos[rp.ID] = k
+			fresh = append(fresh, k)
+		case k.upTo > rp.Counter: // a database of before
+			k.upTo = rp.Counter
+			clear(k.seen)
 		}
-		k := &counted{slug: rp.Slug, last: rp.Counter, upTo: rp.Counter, seen: map[int64]bool{}}
-		switch was := c.repos[rp.ID]; {
-		case was != nil && was.upTo <= rp.Counter: // else it is another, or a database of before
-			k.upTo, k.seen, k.late, k.from = was.upTo, was.seen, was.late, was.from
-		case was == nil && c.repos != nil:
-			k.upTo, k.from = max(0, rp.Counter-maxNew), c.countedAt.Add(-countEvery)
-		}
-		repos[rp.ID] = k
+		k.slug, k.last = rp.Slug, rp.Counter
 	}
-	c.repos, c.countedAt = repos, r.Now()
+	if !first && len(fresh) <= maxFresh { // else the token sees more than it did
+		for _, k := range fresh {
+			k.upTo, k.from = max(0, k.last-maxNew), c.countedAt.Add(-countEvery)
+		}
+	}
+	c.countedAt = r.Now()
 	return nil
+}
+
+// listRepos lists the repositories of the server; none where it has no such list.
+func listRepos(ctx context.Context, r *ask.Round) (list []repo, err error) {
+	for at, path := range repoLists {
+		list = nil
+		for page := 1; page <= maxLists; page++ {
+			q := ask.Request{Path: path, Query: url.Values{"page": {strconv.Itoa(page)}, "per_page": {strconv.Itoa(perList)}}}
+			var some []repo
+			if _, err = r.JSON(ctx, q, &some); err != nil {
+				break
+			}
+			if list = append(list, some...); len(some) < perList || at > 0 {
+				return list, nil
+			}
+		}
+		if !missing(err) {
+			return list, err
+		}
+	}
+	return nil, nil
 }
 
 // missing reports whether a server does not have what it was asked for.

@@ -3,6 +3,7 @@ package droneapi_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -37,6 +38,7 @@ type server struct {
 	builds []*ran
 	gone   map[int64]bool // ids of builds that were deleted
 	late   *ran           // has a number, and is not there when it is asked for the first time
+	noOwn  bool           // nor those of the user
 	noAll  bool           // as Drone before it listed all repositories
 	status int            // that all answers have; 0: all is well
 	asked  []string
@@ -126,7 +128,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		found = queued
 	case path == "/api/builds/incomplete":
 		found = incomplete[:min(50, len(incomplete))]
-	case path == "/api/repos" && !s.noAll, path == "/api/user/repos":
+	case path == "/api/repos" && !s.noAll, path == "/api/user/repos" && !s.noOwn:
 		found = repos
 	}
 	if found == nil {
@@ -295,6 +297,24 @@ func TestPollShort_repositories(t *testing.T) {
 	s.asked, s.late = nil, s.build(0, "success", 2*time.Second)
 	want[s.key(s.late)] = citest.Ended{Status: cimeter.JobSuccess, Ran: 2 * time.Second}
 	look(4)
+	ends.Want(t, want)
+
+	// A token that sees more than it did tells no past, and a list that is missing once hides nothing.
+	for n := range 30 {
+		s.repos = append(s.repos, fmt.Sprint("more/", n))
+		s.build(len(s.repos)-1, "success", time.Second)
+	}
+	s.asked = nil
+	look(4)
+	if n := len(slices.DeleteFunc(s.asked, func(p string) bool { return !strings.HasPrefix(p, "/api/repos/more/") })); n > 0 {
+		t.Errorf("asked for %d builds of the past", n)
+	}
+	b = s.build(5, "success", time.Second)
+	want[s.key(b)] = citest.Ended{Status: cimeter.JobSuccess, Ran: time.Second}
+	s.noAll, s.noOwn = true, true
+	look(2)
+	s.noAll, s.noOwn = false, false
+	look(3)
 	ends.Want(t, want)
 
 	// When this server polls anew, as another did meanwhile, what that one saw is the past.

@@ -137,7 +137,7 @@ func (c *Client) listEnds(ctx context.Context, now time.Time, all []*project, ke
 	asked := 0
 	for _, pr := range due {
 		for !pr.listAt.IsZero() {
-			if asked == maxLists || p.left(ctx) < 1+keep {
+			if left := p.left(ctx); asked == maxLists || left < 1 || asked > 0 && left < 1+keep {
 				return nil
 			}
 			asked++

@@ -22,6 +22,7 @@ const (
 	countEvery = 30 * time.Second // how often jobs are asked for the number of their newest build
 	maxFolders = 10               // depth of folders that one question reaches
 	maxShort   = 10               // requests of one poll for builds that no poll saw, of 100 builds each
+	maxFresh   = 200              // jobs that can be new at once
 )
 
 // counted is how far the builds of a job are known. Jenkins numbers them upwards.
@@ -47,32 +48,39 @@ func (c *Client) count(ctx context.Context, r *ask.Round) error {
 	}
 	var all listed
 	q := ask.Request{Path: "/api/json", Query: url.Values{"tree": {countTree}}}
-	if _, err := r.JSON(ctx, q, &all); err != nil && !errors.Is(err, cimeter.ErrNotFound) {
+	if _, err := r.JSON(ctx, q, &all); errors.Is(err, cimeter.ErrNotFound) {
+		c.countedAt = r.Now()
+		return nil
+	} else if err != nil {
 		return err
 	}
-	jobs := map[string]*counted{}
-	c.countBelow("", all.Jobs, jobs)
+	jobs, fresh := map[string]*counted{}, []*counted(nil)
+	c.countBelow("", all.Jobs, jobs, &fresh)
+	if c.jobs != nil && len(fresh) <= maxFresh { // else the user sees more than before
+		for _, k := range fresh {
+			k.upTo, k.from = max(0, k.last-pastBuilds), c.countedAt.Add(-countEvery)
+		}
+	}
 	c.jobs, c.countedAt = jobs, r.Now()
 	return nil
 }
 
-func (c *Client) countBelow(at string, list []listed, jobs map[string]*counted) {
+func (c *Client) countBelow(at string, list []listed, jobs map[string]*counted, fresh *[]*counted) {
 	for i := range list {
 		l := &list[i]
 		path := jobPath(l.URL)
 		if !child(at, path) {
 			continue
 		}
-		c.countBelow(path, l.Jobs, jobs)
+		c.countBelow(path, l.Jobs, jobs, fresh)
 		if l.Next <= 0 {
 			continue
 		}
 		k := &counted{last: l.Next - 1, upTo: l.Next - 1, seen: map[int64]bool{}}
-		switch was := c.jobs[path]; {
-		case was != nil && was.upTo <= k.last:
+		if was := c.jobs[path]; was != nil && was.upTo <= k.last {
 			k.upTo, k.seen, k.late, k.from = was.upTo, was.seen, was.late, was.from
-		case c.jobs != nil: // it is new, or was made anew
-			k.upTo, k.from = max(0, k.last-pastBuilds), c.countedAt.Add(-countEvery)
+		} else { // it is new, or was made anew
+			*fresh = append(*fresh, k)
 		}
 		jobs[path] = k
 	}

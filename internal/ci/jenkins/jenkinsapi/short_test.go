@@ -37,6 +37,7 @@ type master struct {
 	next   map[string]int64 // number of the next build, by the job's path
 	builds []*ran
 	gone   map[*ran]bool // deleted
+	noList bool          // there is no list of jobs
 	late   *ran          // has a number, and is not listed when it is asked for the first time
 	status int           // that all answers have; 0: all is well
 	after  string        // the path after whose answer begins what began says
@@ -146,7 +147,7 @@ func (s *master) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		found = map[string]any{"items": append([]any{}, waiting...)}
 	case path == "computer":
 		found = map[string]any{"computer": []any{map[string]any{"displayName": "agent-1", "numExecutors": 90, "executors": running}}}
-	case path == "":
+	case path == "" && !s.noList:
 		found = map[string]any{"_class": "hudson.model.Hudson", "jobs": s.list("")}
 	case isJob:
 		var from, to int
@@ -321,6 +322,26 @@ func TestPollShort_jobs(t *testing.T) {
 	want[s.key(s.late)] = citest.Ended{Status: cimeter.JobSuccess, Ran: 2 * time.Second}
 	look(4)
 	ends.Want(t, want)
+
+	// A user that sees more than before tells no past, and a list that is missing once hides nothing.
+	for n := range 300 {
+		path := fmt.Sprint("more/", n)
+		s.next[path] = 1
+		s.build(path, "SUCCESS", time.Second)
+	}
+	s.asked = nil
+	look(4)
+	if n := len(slices.DeleteFunc(s.asked, func(p string) bool { return !strings.HasPrefix(p, "/job/more/") })); n > 0 {
+		t.Errorf("asked for builds of %d jobs that are the past", n)
+	}
+	b = s.build("more/7", "SUCCESS", time.Second)
+	want[s.key(b)] = citest.Ended{Status: cimeter.JobSuccess, Ran: time.Second}
+	s.noList = true
+	look(2)
+	s.noList = false
+	look(3)
+	ends.Want(t, want)
+
 	s.build("nightly", "SUCCESS", time.Second)
 	c.Begin()
 	look(4)
