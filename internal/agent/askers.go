@@ -15,6 +15,9 @@ const (
 	// maxAskers bounds those of all containers in one look: the meter has no
 	// longer than a runtime takes to remove a cgroup.
 	maxAskers = 1024
+	// childCost is how many of those a process counts that is found by its parent:
+	// that takes a look into three files.
+	childCost = 3
 )
 
 // clients are the programs that have containers or images made. Those of remote need
@@ -67,12 +70,12 @@ func (m *meter) askers(keys []string, far bool) (with []string, all bool) {
 		}
 	}
 	m.eachShell(func(sh *shell) {
-		if sh.segment.BuildKey() == "" {
+		if sh.segment.BuildKey() == "" || left < 0 {
 			return
 		}
 		for _, pid := range m.procs.AppendBelow(buf[:0], sh.family.Root, len(buf)) {
-			left--
-			if name, err := m.procs.Name(pid); err == nil && left >= 0 && slices.Contains(clients[:], name) {
+			left -= childCost
+			if name, err := m.procs.Name(pid); err == nil && slices.Contains(clients[:], name) {
 				add(&with, sh.segment.BuildKey())
 				return
 			}
