@@ -68,6 +68,9 @@ func Join(r *Row, around []Beside) (at int, ambiguous bool) {
 	mine, records := r.put.Record, make([]*cimeter.Record, len(around))
 	at = -1
 	for i := range around {
+		if _, part := BuildOf(around[i].Key); part {
+			continue // of another machine: the build's own key stands for it
+		}
 		other, err := Decode(around[i].Key, around[i].Record, nil)
 		if err != nil || other.Key == mine.Key {
 			continue // damage is told of where it is read

@@ -145,6 +145,9 @@ func sameBuild(x, y *cimeter.Record) bool {
 	if x.Server == "" || x.Server != y.Server || x.CI != y.CI {
 		return false
 	}
+	if place := x.Place(); place != "" { // its number is another one when its CI server has told of it
+		return place == y.Place()
+	}
 	for _, f := range [][2]string{{x.Project, y.Project}, {x.Number, y.Number}, {x.Name, y.Name}, {x.Pipeline, y.Pipeline}} {
 		if f[0] != "" && f[1] != "" && f[0] != f[1] {
 			return false

@@ -179,6 +179,35 @@ func testSpreadTold(t *testing.T, s Store) {
 	}
 }
 
+// testSpreadPlaces holds that a job which its CI server numbers for itself joins the
+// record with the build's key, whatever other machines of it there are.
+func testSpreadPlaces(t *testing.T, s Store) {
+	for n := range 3 { // the job comes before, between and after the machines
+		job := placed(2000+n, 1, fmt.Sprint("arc-", n), 50, 90)
+		a := metered("pod", 1, fmt.Sprint("arc-", n), 52, 89)
+		b := metered("pod", 1, fmt.Sprint("arc-", n), 55, 88)
+		b.Record.Machine = "node-2"
+		for i, p := range []store.Put{a, b} {
+			if i == n {
+				putJobs(t, s, job)
+			}
+			put(t, s, []store.Put{p})
+		}
+		putJobs(t, s, job, job)
+		if r := get(t, s, a.Record.Key); r.Result != "failed" || r.QueuedAt.IsZero() || r.Machine != a.Record.Machine {
+			t.Errorf("job before record %d: %+v is not joined", n, r)
+		}
+		for _, key := range []string{a.Record.Key, store.MachineKey(a.Record.Key, "node-2")} {
+			if parts, err := s.Machines(t.Context(), key); err != nil || len(parts) != 2 {
+				t.Errorf("job before record %d: Machines(%s) = %d, %v", n, key, len(parts), err)
+			}
+		}
+	}
+	if st, err := s.Stats(t.Context()); err != nil || st.Unjoined != 0 || st.Builds != 6 {
+		t.Errorf("figures %+v, %v: want 6 builds, none unjoined", st, err)
+	}
+}
+
 // testSpreadPods holds that pods of one machine, which agents put to the key, are parts
 // too, and that what only has a key below a build's is none.
 func testSpreadPods(t *testing.T, s Store) {

@@ -64,6 +64,7 @@ var cases = []struct {
 	{"each machine's part of a build is kept once", testSpread},
 	{"the machines of a build may write at once", testSpreadAtOnce},
 	{"a build of several machines is told of at any time", testSpreadTold},
+	{"a job that is numbered apart joins one of the machines of its build", testSpreadPlaces},
 	{"the pods of a build on one machine are told with it", testSpreadPods},
 	{"builds that share a key by chance are told apart", testSpreadOthers},
 	{"a part is kept once though the first is deleted", testSpreadRetained},
