@@ -24,4 +24,6 @@ type ContainerEvent struct {
 	At        time.Time // by the engine's clock
 	Container Container // as much of it as the event tells: the id always
 	Exit      Opt[int]
+	// Asked is set where the engine streamed no event: it said so when asked.
+	Asked bool
 }

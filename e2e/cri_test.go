@@ -21,8 +21,9 @@ import (
 // node is a machine whose containers a Kubernetes runtime makes.
 type node struct {
 	*testdocker.CRI
-	truths string
-	sink   string // address, from a pod with a network of its own
+	truths  string
+	streams bool   // the runtime streams events
+	sink    string // address, from a pod with a network of its own
 }
 
 // podRules tell the builds of pods that no CI system made: a label of the pod, and
@@ -41,7 +42,7 @@ agent:
 
 func podKey(number int) string { return fmt.Sprintf("e2e///%d/", number) }
 
-func newNode(t *testing.T) *node {
+func newNode(t *testing.T, programs ...string) *node {
 	t.Helper()
 	crictl := filepath.Join(os.Getenv(binFolder), "crictl")
 	if os.Getenv(binFolder) == "" {
@@ -51,7 +52,8 @@ func newNode(t *testing.T) *node {
 	n := &node{
 		truths: t.TempDir(),
 		CRI: testdocker.StartCRI(t, crictl, testdocker.Options{
-			Files: map[string]string{"/bin/burn": burn, "/bin/gitlab-runner-build": burn},
+			Programs: programs,
+			Files:    map[string]string{"/bin/burn": burn, "/bin/gitlab-runner-build": burn},
 			Links: map[string]string{
 				"/tekton/bin/entrypoint": "/bin/burn", "/workspace/buildkite-agent": "/bin/burn",
 				"/home/runner/bin/Runner.Listener": "/bin/burn", "/home/runner/bin/Runner.Worker": "/bin/burn",
@@ -116,21 +118,56 @@ func remove(t *testing.T, pods ...*testdocker.Pod) (s spent) {
 	return s
 }
 
-// TestCRI runs the bodies that share one containerd, one after the other, each with
-// an agent of its own.
+// podBodies share one runtime. Each has an agent of its own.
+func podBodies() []podBody {
+	return []podBody{
+		{name: "ShortLived", play: podsShortLived, streamed: true},
+		{name: "GitLab", play: podOfGitLab, streamed: true},
+		{name: "Systems", play: podsOfSystems}, // what systems are is no runtime's
+		{name: "AgentAway", play: podAgentAway},
+		{name: "RuntimeAway", play: podRuntimeAway, streamed: true},
+	}
+}
+
+type podBody struct {
+	name     string
+	play     func(*testing.T, *node)
+	streamed bool // it is played on a runtime that streams events, too
+}
+
+// TestCRI runs the bodies on the distribution's containerd, one after the other. It
+// streams no events: it is asked.
 func TestCRI(t *testing.T) {
 	n := newNode(t)
-	for _, c := range []struct {
-		name string
-		body func(*testing.T, *node)
-	}{
-		{"ShortLived", podsShortLived},
-		{"GitLab", podOfGitLab},
-		{"Systems", podsOfSystems},
-		{"AgentAway", podAgentAway},
-		{"RuntimeAway", podRuntimeAway},
-	} {
-		t.Run(c.name, func(t *testing.T) { c.body(t, n) })
+	for _, c := range podBodies() {
+		t.Run(c.name, func(t *testing.T) { c.play(t, n) })
+	}
+}
+
+// TestCRIStreamed runs bodies on a newer containerd, which streams events.
+func TestCRIStreamed(t *testing.T) {
+	n := newNode(t, testtools.Path(t, testtools.Containerd), testtools.Path(t, testtools.ContainerdShim))
+	n.streams = true
+	for _, c := range podBodies() {
+		if c.streamed {
+			t.Run(c.name, func(t *testing.T) { c.play(t, n) })
+		}
+	}
+}
+
+// checkStreamed holds that the agent has followed a runtime by its stream of events
+// where it has one, and by questions where not.
+func checkStreamed(t *testing.T, n *node, a *agent) {
+	t.Helper()
+	const name = "cimeter_agent_engine_events_total"
+	told, asked := a.metric(name, `engine="cri"`, `by="told"`), a.metric(name, `engine="cri"`, `by="asked"`)
+	t.Logf("of what happened to containers %v was told and %v asked for", told, asked)
+	switch {
+	case !n.streams && (told != 0 || asked == 0):
+		t.Errorf("%v events were told by a runtime that streams none, %v asked for", told, asked)
+	case n.streams && asked > 0.1*told:
+		// Those of the first pod, before the stream has begun, and one that comes late.
+		t.Errorf("%v events were told by a runtime that streams them, and %v asked for: want a tenth of that at most", told, asked)
 	}
 }
 
@@ -192,6 +229,7 @@ func podsShortLived(t *testing.T, n *node) {
 	checkComplete(t, &r)
 	// On a busy machine the meter may come late for a few; the pods have the rest.
 	checkPods(t, &r, used, 0.98)
+	checkStreamed(t, n, a)
 	if missed := a.metric("cimeter_agent_segments_total", `seen="missed"`); missed != 0 {
 		t.Errorf("%v containers were missed", missed)
 	}

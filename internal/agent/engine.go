@@ -33,7 +33,7 @@ type followed struct {
 	inspect chan string           // ids of containers to inspect
 	away    atomic.Pointer[error] // why it is not followed; nil error: it is
 
-	up, events *tally.Value
+	up, told, asked *tally.Value // the events that it streamed, and those that it was asked for
 
 	listed bool   // the meter's: it has told of all its containers once
 	bare   bool   // the meter's: the last of its containers that began has no cgroup of its own
@@ -44,7 +44,8 @@ type followed struct {
 func newFollowed(a *Agent, e NamedEngine) *followed {
 	f := &followed{
 		NamedEngine: e, agent: a, inspect: make(chan string, maxInspections),
-		up: a.opts.Tally.Value(catalog.AgentEngineUp, e.Name), events: a.opts.Tally.Value(catalog.AgentEngineEvents, e.Name),
+		up:   a.opts.Tally.Value(catalog.AgentEngineUp, e.Name),
+		told: a.opts.Tally.Value(catalog.AgentEngineEvents, e.Name, "told"), asked: a.opts.Tally.Value(catalog.AgentEngineEvents, e.Name, "asked"),
 	}
 	notYet := fmt.Errorf("%s: not connected yet: %w", e.Name, cimeter.ErrUnavailable)
 	f.away.Store(&notYet)

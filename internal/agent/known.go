@@ -119,7 +119,11 @@ func (k *known) of(f *followed) {
 
 // told takes one of an engine's events.
 func (m *meter) told(f *followed, e cimeter.ContainerEvent, now time.Time) {
-	f.events.Add(1)
+	if e.Asked {
+		f.asked.Add(1)
+	} else {
+		f.told.Add(1)
+	}
 	if e.Kind == cimeter.ImagePulled {
 		f.pulled(e)
 		return

@@ -147,8 +147,8 @@ func agentMetrics() []Metric {
 			Help: "1 while a container engine (docker, cri, podman) tells what happens to its containers, else 0.",
 		},
 		{
-			Name: AgentEngineEvents, Kind: Counter, Labels: []string{"engine"},
-			Help: "Events that a container engine told.",
+			Name: AgentEngineEvents, Kind: Counter, Labels: []string{"engine", "by"},
+			Help: "What happened to containers, by how a container engine made it known: told (by its stream of events), asked (it has no stream, or that was late).",
 		},
 		{
 			Name: AgentDisputed, Kind: Counter,

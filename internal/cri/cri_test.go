@@ -29,26 +29,30 @@ func open(t *testing.T, socket string) *cri.Client {
 
 // serve starts a runtime made of k8s.io/cri-api, which says what stands in its
 // source.
-func serve(t *testing.T) *cri.Client {
+func serve(t *testing.T) *cri.Client { return open(t, standIn(t)) }
+
+// standIn is serve for a client with options of its own.
+func standIn(t *testing.T, as ...string) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "s")
-	testtools.Start(t, testtools.CRIServer, socket)
-	c := open(t, "unix://"+socket)
+	path := filepath.Join(dir, "s")
+	testtools.Start(t, testtools.CRIServer, append([]string{path}, as...)...)
+	socket = "unix://" + path
+	c := open(t, socket)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for range 3000 {
 		if _, err := c.Version(t.Context()); err == nil {
-			return c
+			return socket
 		}
 		<-tick.C
 	}
 	t.Fatal("the runtime does not answer")
-	return nil
+	return ""
 }
 
 func at(seconds int64) time.Time { return time.Unix(seconds, 0) }
@@ -124,6 +128,9 @@ func TestClient_Follow_stream(t *testing.T) {
 	err := c.Follow(ctx, time.Time{}, func() { got = append(got, "connected") }, func(e cimeter.ContainerEvent) {
 		kind := [...]string{"", "created", "started", "died", "killed", "destroyed"}[e.Kind]
 		got = append(got, e.Container.ID+" "+kind+" "+e.At.UTC().Format("4:05")+" "+e.Container.PodContainer())
+		if e.Asked {
+			t.Errorf("%s %s was asked for: want it told", e.Container.ID, kind)
+		}
 		if e.Kind == cimeter.ContainerDied && e.Container.ID == "c9" && e.Exit != cimeter.Some(3) {
 			t.Errorf("exit %v, want 3", e.Exit)
 		}
@@ -146,14 +153,53 @@ func TestClient_Follow_stream(t *testing.T) {
 	}
 }
 
-// TestClient_containerd follows a runtime without events: a container that lives for
-// a moment is told because its cgroup was noticed.
-func TestClient_containerd(t *testing.T) {
-	runtime := testdocker.StartCRI(t, testtools.Path(t, testtools.Crictl), testdocker.Options{})
-	c := open(t, runtime.Host())
-	if v, err := c.Version(t.Context()); err != nil || !strings.HasPrefix(v, "containerd ") {
-		t.Errorf("version %q: %v", v, err)
+// TestClient_Follow_silent follows a runtime that ends the stream at once, and well:
+// by lists, and it is asked again.
+func TestClient_Follow_silent(t *testing.T) {
+	c, err := cri.Open(cri.Options{Socket: standIn(t, "silent"), Every: 5 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	connected := 0
+	err = c.Follow(ctx, time.Time{}, func() { connected++ }, func(e cimeter.ContainerEvent) {
+		if !e.Asked {
+			t.Errorf("%s was told: want it asked for", e.Container.ID)
+		}
+		if e.Container.ID == "c4" { // made when the stream had ended twice
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || connected != 1 {
+		t.Errorf("Follow: %v, connected %d times: want that it was ended, and once", err, connected)
+	}
+}
+
+// TestClient_containerd follows runtimes. A container that lives for a moment is told
+// of by the stream, or where there is none because its cgroup was noticed.
+func TestClient_containerd(t *testing.T) {
+	for _, test := range []struct {
+		version string
+		asked   bool
+		options testdocker.Options
+	}{
+		{"containerd 1.", true, testdocker.Options{}}, // Debian's
+		{"containerd 2.", false, testdocker.Options{Programs: []string{testtools.Path(t, testtools.Containerd), testtools.Path(t, testtools.ContainerdShim)}}},
+	} {
+		t.Run(test.version, func(t *testing.T) {
+			runtime := testdocker.StartCRI(t, testtools.Path(t, testtools.Crictl), test.options)
+			c := open(t, runtime.Host())
+			if v, err := c.Version(t.Context()); err != nil || !strings.HasPrefix(v, test.version) {
+				t.Errorf("version %q: %v, want %s", v, err, test.version)
+			}
+			followContainerd(t, runtime, c, test.asked)
+		})
+	}
+}
+
+func followContainerd(t *testing.T, runtime *testdocker.CRI, c *cri.Client, asked bool) {
 	if _, err := c.List(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -176,12 +222,17 @@ func TestClient_containerd(t *testing.T) {
 	if err := runtime.Start(id); err != nil {
 		t.Fatal(err)
 	}
-	c.Noticed(id, true)
-	c.Noticed(id, false)
+	if asked { // a stream tells of it by itself
+		c.Noticed(id, true)
+		c.Noticed(id, false)
+	}
 	var got []cimeter.ContainerEventKind
 	for e := range events {
 		if e.Container.ID != id {
 			continue
+		}
+		if e.Asked != asked || e.Container.PodContainer() != "short" {
+			t.Errorf("%+v: want asked %v, of the container short", e, asked)
 		}
 		if got = append(got, e.Kind); e.Kind == cimeter.ContainerDied {
 			if e.Exit != cimeter.Some(5) || e.Container.Pod.Annotations["x"] != "y" {

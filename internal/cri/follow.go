@@ -22,8 +22,9 @@ type seen struct {
 }
 
 // Noticed tells that the cgroup of a container has come (running), or that its last
-// process has gone. A runtime without events is asked about it at once. It never
-// waits, and may be told of containers that are not the runtime's.
+// process has gone. A runtime without events is asked about it at once, another one
+// when its event is late. It never waits, and may be told of containers that are not
+// the runtime's.
 func (c *Client) Noticed(id string, running bool) {
 	select {
 	case c.noticed <- noticed{id, running}:
@@ -39,12 +40,20 @@ const (
 	maxAsked   = 20                     // within five seconds
 )
 
+// A stream tells sooner than this, also on a busy machine, or the event is lost: CRI-O
+// drops those for which it has no room. Then the runtime is asked, and as often again.
+const late = time.Second
+
 // open is a container that the runtime does not yet say of what was noticed.
 type open struct {
 	running bool
 	asked   int
 	next    time.Time
 }
+
+// closedBy reports whether what is known of the container is what was noticed, or
+// more.
+func (o *open) closedBy(s state) bool { return s == exited || o.running && s == running }
 
 // streamed is one event of the stream, or why it ended.
 type streamed struct {
@@ -71,28 +80,24 @@ func (c *Client) Follow(ctx context.Context, _ time.Time, connected func(), fn f
 		return err
 	}
 	connected()
-	tick := time.NewTimer(c.every)
+	next, every := time.Now().Add(c.every), c.every
+	tick := time.NewTimer(c.every) // not before next
 	defer tick.Stop()
 	again := time.NewTimer(0)
 	defer again.Stop()
-	next, every := time.Now().Add(c.every), c.every
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return c.wrap("follow", ctx.Err())
 		case e := <-events:
-			switch {
-			case errors.Is(e.err, cimeter.ErrUnsupported):
-				events = nil // by lists alone
-			case e.err != nil:
+			if e.err != nil {
 				return c.wrap("GetContainerEvents", e.err)
-			default:
-				every = 6 * c.every
-				err = f.event(ctx, e.message)
 			}
+			f.streams, every = true, 6*c.every
+			err = f.event(ctx, e.message)
 		case n := <-c.noticed:
-			err = f.look(ctx, n)
+			err = f.notice(ctx, n)
 		case <-again.C:
 			err = f.again(ctx)
 		case <-tick.C:
@@ -111,31 +116,49 @@ func (c *Client) Follow(ctx context.Context, _ time.Time, connected func(), fn f
 	}
 }
 
-// stream sends the events of the runtime's stream until it ends.
+// stream sends the events of the runtime's stream until that breaks. A runtime that
+// has none is asked again now and then: a newer one may have taken its place.
 func (c *Client) stream(ctx context.Context, events chan<- streamed) {
-	tell := func(e streamed) bool {
+	for {
+		err := c.streamOnce(ctx, events)
+		if !errors.Is(err, cimeter.ErrUnsupported) {
+			select {
+			case events <- streamed{err: err}:
+			case <-ctx.Done():
+			}
+			return
+		}
 		select {
-		case events <- e:
-			return true
+		case <-time.After(6 * c.every):
 		case <-ctx.Done():
-			return false
+			return
 		}
 	}
+}
+
+// streamOnce sends the events of one stream, and returns why it ended: never nil.
+// cimeter.ErrUnsupported: the runtime streams none. containerd does not know the call
+// before 1.7; CRI-O ends it at once, and well, where enable_pod_events is off.
+func (c *Client) streamOnce(ctx context.Context, events chan<- streamed) error {
 	r, err := c.open(ctx, "GetContainerEvents", nil)
 	if err != nil {
-		tell(streamed{err: err})
-		return
+		return err
 	}
 	defer r.Body.Close()
-	for {
+	for ends := cimeter.ErrUnsupported; ; ends = cimeter.ErrUnavailable {
 		m, err := message(r.Body, nil)
 		if errors.Is(err, io.EOF) {
 			if err = status(r); err == nil {
-				err = cimeter.ErrUnavailable // it has no end of its own
+				err = ends
 			}
 		}
-		if !tell(streamed{m, err}) || err != nil {
-			return
+		if err != nil {
+			return err
+		}
+		select {
+		case events <- streamed{message: m}:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
@@ -143,8 +166,21 @@ func (c *Client) stream(ctx context.Context, events chan<- streamed) {
 // follower is what Follow keeps while it follows.
 type follower struct {
 	*Client
-	fn   func(cimeter.ContainerEvent)
-	open map[string]*open
+	fn      func(cimeter.ContainerEvent)
+	open    map[string]*open
+	streams bool // events have come
+}
+
+// notice asks about a container that was noticed, or has the stream tell of it first.
+func (f *follower) notice(ctx context.Context, n noticed) error {
+	if !f.streams {
+		return f.look(ctx, n)
+	}
+	o := &open{running: n.running, asked: maxAsked - 5, next: time.Now().Add(late)}
+	if !o.closedBy(f.seen[n.id].state) && len(f.open) < maxNoticed {
+		f.open[n.id] = o
+	}
+	return nil
 }
 
 // all lists, and tells what has changed.
@@ -162,7 +198,7 @@ func (f *follower) all(ctx context.Context) error {
 	}
 	for id, s := range f.seen {
 		if !exists[id] {
-			f.destroyed(id, s, time.Now())
+			f.destroyed(id, s, time.Now(), true)
 		}
 	}
 	return nil
@@ -187,12 +223,16 @@ func (f *follower) look(ctx context.Context, n noticed) error {
 		if err := f.observe(ctx, &l[0]); err != nil {
 			return err
 		}
-		done = l[0].state == exited || n.running && l[0].state == running
+		done = o.closedBy(l[0].state)
 	} else if s, known := f.seen[n.id]; known && !n.running {
-		f.destroyed(n.id, s, time.Now())
+		f.destroyed(n.id, s, time.Now(), true)
 		done = true
 	}
-	o.next = time.Now().Add(min(firstAgain<<o.asked, lastAgain))
+	pause := min(firstAgain<<o.asked, lastAgain)
+	if f.streams {
+		pause = late
+	}
+	o.next = time.Now().Add(pause)
 	if o.asked++; done || o.asked >= maxAsked {
 		delete(f.open, n.id)
 	}
@@ -209,11 +249,15 @@ func (f *follower) due() (first time.Time, ok bool) {
 	return first, ok
 }
 
-// again asks about the containers that are due: with one list where they are many.
+// again asks about the containers that are due, and of which no event has come.
 func (f *follower) again(ctx context.Context) error {
 	now := time.Now()
 	for id, o := range f.open {
 		if o.next.After(now) {
+			continue
+		}
+		if o.closedBy(f.seen[id].state) {
+			delete(f.open, id)
 			continue
 		}
 		if err := f.look(ctx, noticed{id, o.running}); err != nil {
@@ -225,8 +269,7 @@ func (f *follower) again(ctx context.Context) error {
 
 // observe tells what has changed of a container since the last event.
 func (f *follower) observe(ctx context.Context, l *listed) error {
-	before := f.seen[l.ID].state
-	if l.state <= before {
+	if l.state <= f.seen[l.ID].state {
 		return nil
 	}
 	var exit cimeter.Opt[int]
@@ -243,13 +286,13 @@ func (f *follower) observe(ctx context.Context, l *listed) error {
 			}
 		}
 	}
-	f.tell(l, before, exit, started, ended)
+	f.tell(l, true, exit, started, ended)
 	return nil
 }
 
-// tell tells of the states that a container has gone through since before.
-func (f *follower) tell(l *listed, before state, exit cimeter.Opt[int], started, ended time.Time) {
-	now := time.Now()
+// tell tells of the states that a container has gone through since the last event.
+func (f *follower) tell(l *listed, asked bool, exit cimeter.Opt[int], started, ended time.Time) {
+	before, now := f.seen[l.ID].state, time.Now()
 	if started.IsZero() {
 		started = now
 	}
@@ -257,24 +300,25 @@ func (f *follower) tell(l *listed, before state, exit cimeter.Opt[int], started,
 		ended = now
 	}
 	if before < created {
-		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerCreated, At: l.CreatedAt, Container: l.Container})
+		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerCreated, At: l.CreatedAt, Container: l.Container, Asked: asked})
 	}
 	if before < running && l.state >= running {
-		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerStarted, At: started, Container: l.Container})
+		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerStarted, At: started, Container: l.Container, Asked: asked})
 	}
 	if l.state == exited {
-		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDied, At: ended, Container: l.Container, Exit: exit})
+		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDied, At: ended, Container: l.Container, Exit: exit, Asked: asked})
 	}
 	f.seen[l.ID] = seen{l.state, l.Pod}
 }
 
-func (f *follower) destroyed(id string, s seen, at time.Time) {
+func (f *follower) destroyed(id string, s seen, at time.Time, asked bool) {
 	gone := cimeter.Container{ID: id, Pod: s.pod}
 	if s.state == running {
-		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDied, At: at, Container: gone})
+		f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDied, At: at, Container: gone, Asked: asked})
 	}
-	f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDestroyed, At: at, Container: gone})
+	f.fn(cimeter.ContainerEvent{Kind: cimeter.ContainerDestroyed, At: at, Container: gone, Asked: asked})
 	delete(f.seen, id)
+	delete(f.open, id)
 }
 
 // event takes a ContainerEventResponse: a container that something happened to, its
@@ -308,14 +352,14 @@ func (f *follower) event(ctx context.Context, b []byte) error {
 	}
 	if kind == deleted {
 		if s, known := f.seen[id]; known {
-			f.destroyed(id, s, at)
+			f.destroyed(id, s, at, false)
 		}
 		return nil
 	}
 	if p != nil && p.id == id {
 		l := listed{p.container(), p.state}
 		if l.state > f.seen[id].state {
-			f.tell(&l, f.seen[id].state, cimeter.Opt[int]{}, p.createdAt, at)
+			f.tell(&l, false, cimeter.Opt[int]{}, p.createdAt, at)
 		}
 		return nil
 	}
@@ -332,8 +376,8 @@ func (f *follower) event(ctx context.Context, b []byte) error {
 		if k.state == exited {
 			exit = cimeter.Some(k.exit)
 		}
-		if before := f.seen[id].state; l.state > before {
-			f.tell(&l, before, exit, k.startedAt, k.finishedAt)
+		if l.state > f.seen[id].state {
+			f.tell(&l, false, exit, k.startedAt, k.finishedAt)
 		}
 		return nil
 	}

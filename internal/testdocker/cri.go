@@ -21,7 +21,8 @@ import (
 type CRI struct {
 	Daemon
 	crictl  string
-	bridged bool // pods can have a network of their own
+	path    string // PATH of the runtime
+	bridged bool   // pods can have a network of their own
 }
 
 // PodImage is the image of pods and containers: as [Image].
@@ -29,7 +30,7 @@ const PodImage = "localhost/cimeter-test:1"
 
 // StartCRI starts a containerd, loads the image and stops it all when tb ends. It
 // fails tb when anything goes wrong. crictl is that program's path. Of the options it
-// knows Files and Links.
+// knows Files, Links and Programs.
 func StartCRI(tb testing.TB, crictl string, opts Options) *CRI {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -42,7 +43,10 @@ func StartCRI(tb testing.TB, crictl string, opts Options) *CRI {
 	}
 	Sweep(tb)
 	name := fmt.Sprintf("cimeter-test-%d-%d", os.Getpid(), serial.Add(1))
-	c := &CRI{Daemon: Daemon{tb: tb, dir: filepath.Join(os.TempDir(), name), parent: "/" + name, netns: name}, crictl: crictl}
+	c := &CRI{Daemon: Daemon{tb: tb, dir: filepath.Join(os.TempDir(), name), parent: "/" + name, netns: name}, crictl: crictl, path: os.Getenv("PATH")}
+	for _, p := range opts.Programs {
+		c.path = filepath.Dir(p) + string(filepath.ListSeparator) + c.path
+	}
 	_, err := os.Stat("/usr/lib/cni/bridge")
 	c.bridged = err == nil
 	for _, sub := range []string{"", "net.d", "image"} {
@@ -85,6 +89,8 @@ state = "DIR/state"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "DIR/net.d"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
 `,
 		"net.d/10-test.conflist": `{"cniVersion": "1.0.0", "name": "test", "plugins": [{"type": "bridge", "bridge": "cni-test", "isGateway": true, "ipMasq": false,
   "ipam": {"type": "host-local", "dataDir": "DIR/ipam", "ranges": [[{"subnet": "10.231.0.0/16", "gateway": "` + bridgeAddress + `"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`,
@@ -105,6 +111,7 @@ func (c *CRI) start() error {
 	}
 	defer log.Close()
 	cmd := c.Command("containerd", "--config", filepath.Join(c.dir, "config.toml"), "--log-level", "warn")
+	cmd.Env = append(os.Environ(), "PATH="+c.path)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt of the test is not one of the daemon
 	if err := cmd.Start(); err != nil {

@@ -44,6 +44,9 @@ type Options struct {
 	// Folder is where the daemon keeps its data; "" is a new folder in
 	// os.TempDir. It must not lie on an overlay or a tmpfs without room.
 	Folder string
+	// Programs are paths of programs that are run in place of the machine's of the
+	// same names: containerd and its shim.
+	Programs []string
 }
 
 // Daemon is a running dockerd.

@@ -1,8 +1,10 @@
 // Command criserver serves what a Kubernetes runtime does, by the types and the
 // server that the kubelet's own interface is made of: two pods and four containers
-// that never change, and a stream of events about a third.
+// that never change, and a stream of events about a third. As "silent" it streams
+// none, as CRI-O where pod events are off: the stream ends at once, and well. It has
+// one container more when the stream has been asked for twice.
 //
-//	criserver SOCKET
+//	criserver SOCKET [silent]
 package main
 
 import (
@@ -10,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,27 +21,29 @@ import (
 )
 
 func main() {
-	if err := serve(os.Args[1]); err != nil {
+	if err := serve(os.Args[1], len(os.Args) > 2 && os.Args[2] == "silent"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func serve(socket string) error {
+func serve(socket string, silent bool) error {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
 	}
 	s := grpc.NewServer()
-	runtime.RegisterRuntimeServiceServer(s, server{})
+	runtime.RegisterRuntimeServiceServer(s, &server{silent: silent})
 	return s.Serve(l)
 }
 
 type server struct {
 	runtime.UnimplementedRuntimeServiceServer
+	silent bool
+	asked  atomic.Int64 // for the stream
 }
 
-func (server) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
+func (*server) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
 	return &runtime.VersionResponse{Version: "0.1.0", RuntimeName: "stand-in", RuntimeVersion: "2.3.4", RuntimeApiVersion: "v1"}, nil
 }
 
@@ -72,7 +77,7 @@ func containers() []*runtime.Container {
 	}
 }
 
-func (server) ListPodSandbox(_ context.Context, r *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
+func (*server) ListPodSandbox(_ context.Context, r *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
 	var out runtime.ListPodSandboxResponse
 	for _, p := range []*runtime.PodSandbox{pod(), ended()} {
 		if id := r.GetFilter().GetId(); id == "" || id == p.Id {
@@ -82,9 +87,13 @@ func (server) ListPodSandbox(_ context.Context, r *runtime.ListPodSandboxRequest
 	return &out, nil
 }
 
-func (server) ListContainers(_ context.Context, r *runtime.ListContainersRequest) (*runtime.ListContainersResponse, error) {
+func (s *server) ListContainers(_ context.Context, r *runtime.ListContainersRequest) (*runtime.ListContainersResponse, error) {
 	var out runtime.ListContainersResponse
-	for _, c := range containers() {
+	all := containers()
+	if s.asked.Load() > 1 {
+		all = append(all, &runtime.Container{Id: "c4", PodSandboxId: "p1", Metadata: &runtime.ContainerMetadata{Name: "late"}, State: runtime.ContainerState_CONTAINER_CREATED})
+	}
+	for _, c := range all {
 		if id := r.GetFilter().GetId(); id == "" || id == c.Id {
 			out.Containers = append(out.Containers, c)
 		}
@@ -92,7 +101,7 @@ func (server) ListContainers(_ context.Context, r *runtime.ListContainersRequest
 	return &out, nil
 }
 
-func (server) ContainerStatus(_ context.Context, r *runtime.ContainerStatusRequest) (*runtime.ContainerStatusResponse, error) {
+func (*server) ContainerStatus(_ context.Context, r *runtime.ContainerStatusRequest) (*runtime.ContainerStatusResponse, error) {
 	for _, c := range containers() {
 		if c.Id != r.ContainerId {
 			continue
@@ -110,7 +119,7 @@ func (server) ContainerStatus(_ context.Context, r *runtime.ContainerStatusReque
 	return nil, status.Errorf(codes.NotFound, "no container %q", r.ContainerId)
 }
 
-func (server) PodSandboxStatus(_ context.Context, r *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
+func (*server) PodSandboxStatus(_ context.Context, r *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
 	p := pod()
 	if r.PodSandboxId != p.Id {
 		return nil, status.Errorf(codes.NotFound, "no pod %q", r.PodSandboxId)
@@ -129,7 +138,11 @@ func podStatus(id string, state runtime.PodSandboxState) *runtime.PodSandboxStat
 
 // GetContainerEvents tells the life of a pod p3 and its container c9, and ends when
 // its caller does.
-func (server) GetContainerEvents(_ *runtime.GetEventsRequest, to grpc.ServerStreamingServer[runtime.ContainerEventResponse]) error {
+func (s *server) GetContainerEvents(_ *runtime.GetEventsRequest, to grpc.ServerStreamingServer[runtime.ContainerEventResponse]) error {
+	if s.silent {
+		s.asked.Add(1)
+		return nil
+	}
 	c := func(state runtime.ContainerState) []*runtime.ContainerStatus {
 		return []*runtime.ContainerStatus{{
 			Id: "c9", Metadata: &runtime.ContainerMetadata{Name: "short"}, State: state, CreatedAt: 201 * second, StartedAt: 202 * second, FinishedAt: 203 * second, ExitCode: 3,
