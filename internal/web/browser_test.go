@@ -52,6 +52,7 @@ func everyPage() []shown {
 		{"machines", "/machines"}, {"machine", "/machine?name=ci-7"}, {"runner", "/runner?key=s_ci-7&t=7d"},
 		{"queue", "/queue"}, {"queue-away", "/queue?server=drone.example.com&t=6h"}, {"queue-running", "/queue?show=running&server=gitlab.example.com"}, {"queue-wrong", "/queue?why=x"},
 		{"compare", "/compare?a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
+		{"compare-stages", "/compare?align=stages&a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
 		{"compare-unmetered", "/compare?a=" + url.QueryEscape(webtest.Unmetered().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
 		{"compare-median", "/compare?a=median%3A20&b=" + url.QueryEscape(webtest.Example().Key)},
 	}

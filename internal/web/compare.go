@@ -91,6 +91,8 @@ type compareView struct {
 	Markdown string
 	Spread   string
 	timelineView
+	Aligns    []choice
+	AlignNote string
 }
 
 // timelineView is what the template of a timeline needs; the page of a build

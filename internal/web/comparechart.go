@@ -9,8 +9,23 @@ import (
 	"github.com/cimeter/cimeter"
 )
 
-// draw lays the two over one time axis, both from their start.
+// draw lays the two over one time axis, both from their start, or each stage from its.
 func (v *compareView) draw(a, b *cimeter.Record, q url.Values) {
+	byStage := q.Get("align") == alignByStages
+	if x, y, ok := align(a, b); ok {
+		z := cloneValues(q)
+		for _, key := range []string{"from", "to", "align"} {
+			z.Del(key)
+		}
+		v.Aligns = []choice{{link{"from the start", "/compare?" + z.Encode() + "#timeline", "seconds since each began"}, !byStage}}
+		z.Set("align", alignByStages)
+		v.Aligns = append(v.Aligns, choice{link{"stage by stage", "/compare?" + z.Encode() + "#timeline", "each stage of the two begins at the same place"}, byStage})
+		if byStage {
+			a, b = x, y
+		}
+	} else {
+		byStage = false
+	}
 	whole := compareAxis(a, b)
 	x, zoomed, bad := whole.zoomed(q)
 	if bad != "" {
@@ -30,8 +45,13 @@ func (v *compareView) draw(a, b *cimeter.Record, q url.Values) {
 	z.Del("to")
 	v.Whole = "/compare?" + z.Encode() + "#timeline"
 	v.Trace = href("/trace", "a", v.A, "b", v.B)
+	if byStage {
+		v.Trace = href("/trace", "a", v.A, "b", v.B, "align", alignByStages)
+		v.AlignNote = "Each stage of the two begins at the same place; where one took less time, nothing is drawn until the other ends. The axis adds up the longer of each."
+	}
 	for _, r := range []*cimeter.Record{a, b} {
-		for _, l := range lanes(r, x, to)[:1] {
+		ls := lanes(r, x, to)
+		for _, l := range ls[:min(1, len(ls))] {
 			l.Name = "Stages of " + map[bool]string{true: "A", false: "B"}[r == a]
 			l.Blocks = slices.DeleteFunc(l.Blocks, func(b block) bool { return b.Class == "queue" })
 			v.Lanes = append(v.Lanes, l)
@@ -125,6 +145,11 @@ func (p *Pages) compareTrace(w http.ResponseWriter, r *http.Request) error {
 	a, b, err := p.sides(r.Context(), q.Get("a"), q.Get("b"))
 	if err != nil {
 		return err
+	}
+	if q.Get("align") == alignByStages {
+		if x, y, ok := align(a.Record, b.Record); ok {
+			a.Record, b.Record = x, y
+		}
 	}
 	x := compareAxis(a.Record, b.Record)
 	out := traceJSON{From: x.From, To: x.To, Compare: true, Stages: []traceStage{}}
