@@ -38,3 +38,40 @@ func TestConn_Read_overrun(t *testing.T) {
 		t.Error("150 events fit where there is room for a few")
 	}
 }
+
+// Any local program may send to the socket: what is not the kernel's is no event.
+func TestConn_Read_forged(t *testing.T) {
+	c, err := Open()
+	if err != nil {
+		t.Fatalf("%v: this test needs root in the initial namespaces and a kernel with CONFIG_PROC_EVENTS", err)
+	}
+	defer c.Close()
+	own, err := unix.Getsockname(c.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forger, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_CONNECTOR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(forger)
+	const nobody = 1<<22 + 7 // over the largest pid
+	if err := unix.Sendto(forger, message(eventExec, nobody, nobody), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: own.(*unix.SockaddrNetlink).Pid}); err != nil {
+		t.Fatal(err)
+	}
+	var events [512]Event
+	for {
+		n, err := c.Read(events[:])
+		if err != nil && !errors.Is(err, ErrOverrun) {
+			t.Fatal(err)
+		}
+		for _, e := range events[:n] {
+			if e.Pid == nobody {
+				t.Fatalf("%+v, which another program sent", e)
+			}
+		}
+		if n < len(events) && err == nil {
+			return
+		}
+	}
+}

@@ -109,6 +109,13 @@ func testRetainAge(t *testing.T, s Store) {
 	checkGroups(t, s, m, store.GroupQuery{By: store.ByProject, From: Base.AddDate(0, 0, -40), To: Base, Limit: 1000})
 	retainAll(t, s, store.Retention{TotalsFrom: cut})
 	checkGroups(t, s, &model{puts: young}, store.GroupQuery{By: store.ByStage, From: Base.AddDate(0, 0, -40), To: Base, Limit: 1000})
+	// The bound moves with time.
+	later := cut.AddDate(0, 0, 7)
+	retainAll(t, s, store.Retention{KeepFrom: later})
+	i := slices.IndexFunc(young, func(p store.Put) bool { return p.Record.EndedAt.Before(later) })
+	if got, err := s.Put(t.Context(), young[i:i+1]); err != nil || got.Expired != 1 {
+		t.Errorf("Put of a build that was deleted later = %+v, %v; want it expired", got, err)
+	}
 }
 
 func testRetainSize(t *testing.T, s Store) {
