@@ -118,6 +118,14 @@ c.yaml:17: records.max_bytes: -3: want 1MiB to 1TiB`
 }
 
 func TestParse_Rules(t *testing.T) {
+	for _, rule := range []string{
+		`{match: {network: '(?P<group>.+)'}, set: {ci: x}}`, `{match: {network: '(?P<number>.+)'}, set: {ci: x}}`,
+		`{match: {name: '(?P<ci>.)'}, set: {group: g}}`, `{match: {name: a}, set: {ci: x, number: '$$1'}}`,
+	} {
+		if _, err := config.Parse("f", []byte("agent: {rules: [ "+rule+"\n]}")); err != nil {
+			t.Errorf("%s: %v, want it accepted", rule, err)
+		}
+	}
 	for _, c := range []struct{ name, rule, want string }{
 		{"broken pattern", `{match: {name: '('}, set: {ci: x, project: p, number: n}}`,
 			"agent.rules[0].match.name: (: want a regular expression: error parsing regexp: missing closing ): `(`"},
@@ -224,6 +232,7 @@ func TestLoad_WebConfigModes(t *testing.T) {
 		{"users, private", write("a", users, 0o640), ""},
 		{"users, world-readable", write("b", users, 0o644), "b: mode 0644 lets everybody at a secret: want 0640 or 0600"},
 		{"no secret, world-readable", write("c", "tls_server_config: {min_version: TLS13}\n", 0o644), ""},
+		{"key within, world-readable", write("g", "tls_server_config: {key: abc}\n", 0o644), "g: mode 0644 lets everybody"},
 		{"private key", write("d", "tls_server_config: {key_file: closed.key}\n", 0o644), ""},
 		{"world-readable key", write("e", "tls_server_config: {key_file: open.key}\n", 0o600), "open.key: mode 0644 lets everybody"},
 		{"missing", filepath.Join(dir, "none"), "want a readable file"},

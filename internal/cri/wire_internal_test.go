@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -75,4 +76,30 @@ func FuzzParse(f *testing.F) {
 		}
 		_, _ = message(bytes.NewReader(b), nil)
 	})
+}
+
+// What a list of before an event says is no news, and a container that is gone while it
+// ran has ended.
+func TestFollower_states(t *testing.T) {
+	var got []string
+	f := &follower{Client: &Client{seen: map[string]seen{}}, open: map[string]*open{}, fn: func(e cimeter.ContainerEvent) {
+		got = append(got, [...]string{"", "created", "started", "died", "killed", "destroyed"}[e.Kind])
+	}}
+	for _, s := range []state{running, exited, running, created} {
+		if err := f.observe(t.Context(), &listed{cimeter.Container{ID: "p", Sandbox: true}, s}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "created started died"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %s", got, want)
+	}
+	got = nil
+	f.destroyed("p", seen{state: running}, time.Now(), true)
+	if want := "died destroyed"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %s", got, want)
+	}
+	k := (&container{id: "c", name: "build"}).container("p", &pod{host: true})
+	if k.NetworkMode != "host" {
+		t.Errorf("network mode %q of a container of a pod in the host's network", k.NetworkMode)
+	}
 }
