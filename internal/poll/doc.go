@@ -25,8 +25,9 @@ type Source interface {
 	Poll(ctx context.Context) (queue.Report, error)
 }
 
-// Beginner is a Source that is told when polls begin, and when they begin anew since
-// another server polled meanwhile: what that one saw is not to be told again.
+// Beginner is a Source that is told when its polls begin anew after five minutes or
+// more in which this server did not lead: what came and ended meanwhile another one saw.
+// It is not called beside Poll.
 type Beginner interface {
 	Begin()
 }

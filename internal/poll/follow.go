@@ -19,15 +19,19 @@ const (
 	// wrongHold is the same for one that does not know the token: to ask on would
 	// lock the user out.
 	wrongHold = 15 * time.Minute
+	// longAway is how long this server has to be no leader for another to have polled: for
+	// a shorter time the store may just have been away, and nobody did.
+	longAway = 5 * time.Minute
 	// mostAsked bounds what a server may ask for: a mistaken year is not for good.
 	mostAsked = time.Hour
 )
 
 // follow asks one server until ctx ends.
 func (p *Poller) follow(ctx context.Context, s *Server) {
-	if b, ok := s.Source.(Beginner); ok {
+	if b, ok := s.Source.(Beginner); ok && !s.left.IsZero() && p.o.Now().Sub(s.left) >= longAway {
 		b.Begin()
 	}
+	defer func() { s.left = p.o.Now() }()
 	allowed := allowance{perMinute: float64(s.Requests), left: float64(s.Requests)}
 	wait := rand.N(min(s.Interval, time.Second)) // servers that start together do not ask together
 	fails, requests := 0, p.o.Tally.Value(catalog.ServerSourceRequests, s.Name)

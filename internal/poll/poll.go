@@ -37,6 +37,8 @@ type Server struct {
 	// Requests is the most requests in a minute, on the average; 0 is 60. One poll
 	// may make more: the next then waits.
 	Requests int
+
+	left time.Time // when this server stopped asking it; zero: it did not
 }
 
 // The defaults of a Server.

@@ -269,11 +269,47 @@ func TestPoller_oneLeads(t *testing.T) {
 		if len(sources[1].times()) == 0 || pollers[1].State().Servers[0].Waiting.Value != 1 {
 			t.Error("nobody took over")
 		}
-		if sources[0].begun != 1 || sources[1].begun != 1 {
-			t.Errorf("begun %d and %d times: want each told once that its polls begin", sources[0].begun, sources[1].begun)
-		}
 		stops[1]()
 		done.Wait()
+	})
+}
+
+// turns leads for a minute at a time, with pauses between.
+type turns struct{ pauses []time.Duration }
+
+func (l *turns) Lead(ctx context.Context, _ string) (<-chan struct{}, func(), error) {
+	pause := time.Hour
+	if len(l.pauses) > 0 {
+		pause, l.pauses = l.pauses[0], l.pauses[1:]
+	}
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	held := make(chan struct{})
+	time.AfterFunc(time.Minute, func() { close(held) })
+	return held, func() {}, nil
+}
+
+// A source is told that its polls begin anew when others can have polled meanwhile, and
+// not when the store was away for a moment.
+func TestPoller_begins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{steps: []func(context.Context) (queue.Report, error){good(whole())}}
+		start(t, poll.Options{Servers: []poll.Server{{Name: name, CI: "gitlab", Source: s}}, Leader: &turns{[]time.Duration{0, time.Minute, 6 * time.Minute}}})
+		for _, want := range []int{0, 0, 1} {
+			asked := len(s.times())
+			time.Sleep(4 * time.Minute)
+			if want == 1 {
+				time.Sleep(6 * time.Minute)
+			}
+			s.mu.Lock()
+			if s.begun != want || len(s.asked) == asked && want == 1 {
+				t.Errorf("told %d times that polls begin anew, want %d; asked %d times", s.begun, want, len(s.asked)-asked)
+			}
+			s.mu.Unlock()
+		}
 	})
 }
 

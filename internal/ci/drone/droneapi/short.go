@@ -164,8 +164,8 @@ repos:
 	return nil
 }
 
-// Begin says that polls begin, or begin anew after another server of cimeter polled:
-// what came and ended before the first one is not told of.
+// Begin says that polls begin anew, after others polled: what came and ended before the
+// first one is not told of.
 func (c *Client) Begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -60,11 +60,11 @@ func (w *watched) due(now time.Time) bool {
 	return !w.again.IsZero() && (w.endsAt.Before(w.since) || !now.Before(w.again))
 }
 
-// Begin says that polls begin, or begin anew after another server of cimeter polled:
-// what came and ended before the first one is not told of. It is not called beside Poll.
+// Begin says that polls begin anew, after others polled: what came and ended before the
+// first one is not told of. It is not called beside Poll.
 func (c *Client) Begin() {
 	p := &c.poll
-	p.began, p.newest = time.Time{}, 0
+	p.began, p.newest, p.endsNext = time.Time{}, 0, ""
 	for _, pr := range p.projects {
 		pr.watched = watched{}
 	}
@@ -178,6 +178,9 @@ func (c *Client) listPage(ctx context.Context, now time.Time, pr *project) error
 	if pr.listPage = next; next == nil || !news && past {
 		pr.listPage, pr.listAt, pr.listedAt = nil, time.Time{}, now
 		pr.listedTo = max(pr.listedTo, pr.listing)
+		if again := pr.since.Add(endsFor); c.poll.activityOff && again.After(now) { // was pushed to just now
+			pr.listAt = again
+		}
 	}
 	return nil
 }

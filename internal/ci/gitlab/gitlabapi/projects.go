@@ -304,7 +304,9 @@ func (c *Client) pushes(ctx context.Context, now time.Time) error {
 	for _, e := range list {
 		p.eventSince = max(p.eventSince, e.ID)
 		if pr := p.projects[strconv.FormatInt(e.Project, 10)]; pr != nil && since > 0 && e.ID > since {
-			pr.touched, pr.listAt = now, now.Add(endsFor)
+			if pr.touched, pr.since = now, now; pr.listAt.IsZero() {
+				pr.listAt = now.Add(endsFor)
+			}
 		}
 	}
 	return nil

@@ -208,8 +208,8 @@ func (c *Client) tell(b *build, of behind, f found) {
 	f.report.Moved = append(f.report.Moved, c.moved(b.QueueID, j.Key)...)
 }
 
-// Begin says that polls begin, or begin anew after another server of cimeter polled:
-// what came and ended before the first one is not told of.
+// Begin says that polls begin anew, after others polled: what came and ended before the
+// first one is not told of.
 func (c *Client) Begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
