@@ -71,8 +71,8 @@ func TestAgentSharedBuilder(t *testing.T) {
 			if !exists(file(fmt.Sprint("up-", number, program))) {
 				return fmt.Errorf("it has not begun")
 			}
-			if n := a.metric("cimeter_agent_containers"); n < float64(len(boxes)+1) {
-				return fmt.Errorf("%v containers", n)
+			if n := a.metric("cimeter_builds_running", `project="acme/bare"`); n != float64(len(builds)) {
+				return fmt.Errorf("%v builds run", n)
 			}
 			return nil
 		})
@@ -89,8 +89,8 @@ func TestAgentSharedBuilder(t *testing.T) {
 	}
 	step("a"+stepID[1:], "0.1") // no build asks for anything
 	first := begin(1, "buildctl")
-	own := begin(2, "docker")
-	begin(2, "dockerd")
+	own := begin(2, "dockerd")
+	begin(2, "docker")
 	alone := step(stepID, "0.3")
 	second := begin(3, "docker-buildx")
 	shared := step("b"+stepID[1:], "0.2")
@@ -248,7 +248,18 @@ func sharedBuilder(t *testing.T, m *machine) {
 		}
 		return s, id
 	}
-	first, one := begin(41, "Bt4306jSfhaW8L19g", "build\nburn mark=/truth/built await=/truth/again\nbuild")
+	first, one := begin(41, "Bt4306jSfhaW8L19g", "burn await=/truth/begin\nbuild\nburn mark=/truth/built await=/truth/again\nbuild")
+	running := func(want float64) {
+		t.Helper()
+		a.eventually("the builds are known", func() error {
+			if n := a.metric("cimeter_builds_running", `project="acme/builder"`); n != want {
+				return fmt.Errorf("%v builds run", n)
+			}
+			return nil
+		})
+	}
+	running(1)
+	m.mark(t, "begin")
 	if err := m.awaitFile(t.Context(), "built"); err != nil {
 		t.Fatal(err)
 	}
@@ -256,12 +267,7 @@ func sharedBuilder(t *testing.T, m *machine) {
 	if err := m.awaitFile(t.Context(), "beside"); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually("both builds are known", func() error {
-		if n := a.metric("cimeter_builds_running", `project="acme/builder"`); n != 2 {
-			return fmt.Errorf("%v builds run", n)
-		}
-		return nil
-	})
+	running(2)
 	m.mark(t, "again")
 	for i, id := range []string{one, two} {
 		if exit, err := m.Wait(t.Context(), id); err != nil || exit.Code != 0 {
