@@ -180,7 +180,7 @@ func agentMetrics() []Metric {
 		},
 		{
 			Name: AgentBesideCPU, Kind: Counter, Unit: "seconds", Labels: []string{"attribution"},
-			Help: "CPU time of containers and build steps that are no build's own, made while a build had an engine's socket, by what attributes them to that build: cgroup_parent, network, volume, client, sole_candidate; unattributed when several may have made them or it was over.",
+			Help: "CPU time of containers and build steps that are no build's own, made while a build had an engine's socket or a client running, by what attributes them to that build: cgroup_parent, network, volume, client, sole_candidate; unattributed when several may have made them, it was over, or an engine that builds share did it itself.",
 		},
 	}
 	for i := range m {
