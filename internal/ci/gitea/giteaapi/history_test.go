@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -312,5 +313,62 @@ func TestPollShort(t *testing.T) {
 	f.Asked(t)
 	if _, err := c.Poll(t.Context()); err != nil || len(f.Asked(t)) != 3 {
 		t.Errorf("nothing moved: %v", err)
+	}
+}
+
+// However many runs begin and finish between two polls, each is told of once: also
+// those on later pages, and when a new one moves a run to the next page.
+func TestPollShort_many(t *testing.T) {
+	newest := 5
+	f := &citest.Folder{Dir: "testdata/server", Change: func(path string) (string, bool) {
+		u, err := url.Parse(path)
+		if err != nil {
+			t.Error(err)
+		}
+		var run int
+		switch {
+		case u.Path == "/api/v1/admin/actions/jobs":
+			return `{"jobs":[],"total_count":0}`, true
+		case u.Path == "/api/v1/admin/actions/runs":
+			page, _ := strconv.Atoi(u.Query().Get("page"))
+			limit, _ := strconv.Atoi(u.Query().Get("limit"))
+			if page == 2 {
+				newest++ // one more, meanwhile
+			}
+			var rows []string
+			for id := newest - (page-1)*limit; id > max(0, newest-page*limit); id-- {
+				rows = append(rows, fmt.Sprintf(`{"id":%d,"url":"https://git.example.com/api/v1/repos/Org/app/actions/runs/%d","event":"push","status":"completed"}`, id, id))
+			}
+			return `{"workflow_runs":[` + strings.Join(rows, ",") + `]}`, true
+		case strings.HasSuffix(u.Path, "/actions/tasks"):
+			return `{"workflow_runs":[]}`, true
+		}
+		if _, err := fmt.Sscanf(u.Path, "/api/v1/repos/Org/app/actions/runs/%d/jobs", &run); err == nil {
+			return fmt.Sprintf(`{"total_count":1,"jobs":[{"id":%d,"run_id":%d,"url":"https://git.example.com/api/v1/repos/Org/app/actions/jobs/%d","html_url":"https://git.example.com/Org/app/actions/runs/%d/jobs/0","name":"lint","run_attempt":1,
+				"status":"completed","conclusion":"success","created_at":"2026-11-30T07:09:00Z","started_at":"2026-11-30T07:09:01Z","completed_at":"2026-11-30T07:09:03Z"}]}`, 1000+run, run, 1000+run, run), true
+		}
+		return "", false
+	}}
+	s := httptest.NewServer(f)
+	defer s.Close()
+	c := client(t, gitea.CI, s.URL)
+	told := map[string]int{}
+	for _, made := range []int{0, 65, 0, 3, 0} {
+		newest += made
+		r, err := c.Poll(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range r.Jobs {
+			told[j.Key]++
+		}
+	}
+	for key, n := range told {
+		if n != 1 {
+			t.Errorf("%s is told of %d times", key, n)
+		}
+	}
+	if want := newest - 5; len(told) != want || newest < 74 {
+		t.Errorf("%d runs are told of, want %d", len(told), want)
 	}
 }

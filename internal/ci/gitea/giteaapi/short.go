@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	maxShort      = 20 // runs that one poll looks for among the newest
+	shortPage     = 20 // runs of a page of the newest
+	shortPages    = 25 // that one poll reads: as many runs as a server makes while it is not asked for an hour
 	shortProjects = 5  // with more projects that are asked one by one it would be too many requests
 )
 
@@ -24,7 +25,7 @@ func (c *Client) runs() map[int64]bool {
 }
 
 // short tells of the runs that began and finished since the last poll; those of was
-// are told of job by job.
+// are told of job by job. It reads on to the first run that an earlier poll told of.
 func (c *Client) short(ctx context.Context, r *ask.Round, was map[int64]bool, report *queue.Report) error {
 	if c.noRuns || len(c.o.Projects) > shortProjects {
 		return nil
@@ -32,31 +33,37 @@ func (c *Client) short(ctx context.Context, r *ask.Round, was map[int64]bool, re
 	over := map[string]map[int64]bool{}
 	lists := map[string][]taskRow{}
 	for _, scope := range c.scopes() {
-		var list runs
-		q := ask.Request{Path: scope + "/runs", Query: pageOf(1, maxShort)}
-		if _, err := r.JSON(ctx, q, &list); gone(err) {
-			c.noRuns = true
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if list.Runs == nil {
-			return r.Invalid(q, "no runs in it")
-		}
 		told := c.over[scope]
 		over[scope] = map[int64]bool{}
-		for i := range *list.Runs {
-			run := &(*list.Runs)[i]
-			repo := repoOf(run.URL)
-			if run.Status != "completed" || repo == "" {
-				continue
-			}
-			over[scope][run.ID] = true
-			if told == nil || told[run.ID] || was[run.ID] { // told is nil at the first poll
-				continue
-			}
-			if err := c.shortRun(ctx, r, repo, run, lists, report); err != nil {
+		for page, met := 1, told == nil; page == 1 || !met && page <= shortPages; page++ {
+			var list runs
+			q := ask.Request{Path: scope + "/runs", Query: pageOf(page, shortPage)}
+			if _, err := r.JSON(ctx, q, &list); gone(err) {
+				c.noRuns = true
+				return nil
+			} else if err != nil {
 				return err
+			}
+			if list.Runs == nil {
+				return r.Invalid(q, "no runs in it")
+			}
+			for i := range *list.Runs {
+				run := &(*list.Runs)[i]
+				repo := repoOf(run.URL)
+				if run.Status != "completed" || repo == "" || over[scope][run.ID] { // a new run moves all to later pages
+					continue
+				}
+				over[scope][run.ID] = true
+				met = met || told[run.ID]
+				if told == nil || told[run.ID] || was[run.ID] { // told is nil at the first poll
+					continue
+				}
+				if err := c.shortRun(ctx, r, repo, run, lists, report); err != nil {
+					return err
+				}
+			}
+			if len(*list.Runs) < shortPage {
+				break
 			}
 		}
 	}
