@@ -85,7 +85,7 @@ func TestFollower_states(t *testing.T) {
 	f := &follower{Client: &Client{seen: map[string]seen{}}, open: map[string]*open{}, fn: func(e cimeter.ContainerEvent) {
 		got = append(got, [...]string{"", "created", "started", "died", "killed", "destroyed"}[e.Kind])
 	}}
-	for _, s := range []state{running, exited, running, created} {
+	for _, s := range []state{running, exited, running, created, exited} {
 		if err := f.observe(t.Context(), &listed{cimeter.Container{ID: "p", Sandbox: true}, s}); err != nil {
 			t.Fatal(err)
 		}
