@@ -240,6 +240,25 @@ func TestTop_Stale(t *testing.T) {
 	if head := bare(fresh.Frame(80, 24, start)); !strings.Contains(head, "no such host") {
 		t.Errorf("header %q", head)
 	}
+	fresh.Fail("kein Anschluß", start)
+	for _, r := range fresh.Frame(80, 24, start) {
+		if r > unicode.MaxASCII {
+			t.Fatalf("%q in a terminal that is not UTF-8", r)
+		}
+	}
+}
+
+// A terminal that becomes narrower is sorted by a column that it shows.
+func TestTop_Narrower(t *testing.T) {
+	top := newTop()
+	screen(t, top, 200, 24)
+	press(top, "u")
+	if head := screen(t, top, 200, 24)[1]; strings.Contains(head, "CORES▼") {
+		t.Fatalf("%q: want it sorted by another column", head)
+	}
+	if head := screen(t, top, 80, 24)[1]; !strings.Contains(head, "CORES▼") {
+		t.Errorf("%q: want it sorted by cores", head)
+	}
 }
 
 func TestRates(t *testing.T) {
@@ -262,6 +281,10 @@ func TestRates(t *testing.T) {
 		if got.Known != c.wantKnown || got.Value != c.want {
 			t.Errorf("at %d s: %v: want %v, %t", c.second, got, c.want, c.wantKnown)
 		}
+	}
+	rows := []terminal.Running{{Key: "k", ReadAt: start.Add(70 * time.Second), CPUSeconds: cimeter.Some(20.0), Away: true}}
+	if r.Fill(rows); rows[0].Cores.Known {
+		t.Errorf("%v cores of a build whose machine is away", rows[0].Cores.Value)
 	}
 }
 
