@@ -282,9 +282,11 @@ func TestRates(t *testing.T) {
 			t.Errorf("at %d s: %v: want %v, %t", c.second, got, c.want, c.wantKnown)
 		}
 	}
-	rows := []terminal.Running{{Key: "k", ReadAt: start.Add(70 * time.Second), CPUSeconds: cimeter.Some(20.0), Away: true}}
-	if r.Fill(rows); rows[0].Cores.Known {
-		t.Errorf("%v cores of a build whose machine is away", rows[0].Cores.Value)
+	for second := 200; second < 210; second += 5 {
+		rows := []terminal.Running{{Key: "away", ReadAt: start.Add(time.Duration(second) * time.Second), CPUSeconds: cimeter.Some(float64(second)), Away: true}}
+		if r.Fill(rows); rows[0].Cores.Known {
+			t.Errorf("%v cores of a build whose machine is away", rows[0].Cores.Value)
+		}
 	}
 }
 

@@ -574,3 +574,16 @@ func TestRun_TellsNoSecrets(t *testing.T) {
 		})
 	}
 }
+
+// A stage that claims more than was spent is none, and the run says so.
+func TestRun_forgedStage(t *testing.T) {
+	cmd, file := prepare(t, "sh", "-c", `printf '{"name":"forged","started_at":"2026-11-30T12:00:00Z","ended_at":"2026-11-30T12:00:01Z",`+
+		`"usage":{"wall_seconds":1,"cpu_seconds":{"total":1000}}}' >"$`+wrap.DirVariable+`/0.json"`)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	rep := readReport(t, file)
+	if len(rep.Record.Stages) != 1 || rep.Record.Stages[0].Name == "forged" || !strings.Contains(strings.Join(rep.Missed, ","), "claim more") {
+		t.Errorf("stages %+v, missed %q", rep.Record.Stages, rep.Missed)
+	}
+}

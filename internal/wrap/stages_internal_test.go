@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/quick"
 	"time"
@@ -58,13 +59,16 @@ func TestMailbox(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(m.dir, "link.json")); err != nil {
 		t.Fatal(err)
 	}
+	if err := syscall.Mkfifo(filepath.Join(m.dir, "pipe.json"), 0o600); err != nil { // nobody ever writes to it
+		t.Fatal(err)
+	}
 	stages, dropped := m.take()
 	var got []string
 	for _, s := range stages {
 		got = append(got, s.Name+string(rune('0'+s.Attempt)))
 	}
-	if want := []string{"test1", "b1", "test2"}; !slices.Equal(got, want) || dropped != 3 {
-		t.Errorf("got %v and %d dropped, want %v and 3", got, dropped, want)
+	if want := []string{"test1", "b1", "test2"}; !slices.Equal(got, want) || dropped != 4 {
+		t.Errorf("got %v and %d dropped, want %v and 4", got, dropped, want)
 	}
 	m.remove()
 	if _, err := os.Stat(m.dir); !os.IsNotExist(err) {
@@ -223,5 +227,20 @@ func TestFind(t *testing.T) {
 	}
 	if got := find("sh", "", false); !slices.Contains(got, "/bin/sh") {
 		t.Errorf("without PATH: %v", got)
+	}
+}
+
+// What several cgroups count is taken of the first.
+func TestMerge(t *testing.T) {
+	var s, o cimeter.Sample
+	s.SetCounter(cimeter.CPUTotal, 5)
+	o.SetCounter(cimeter.CPUTotal, 7)
+	o.SetCounter(cimeter.CPUUser, 3)
+	o.SetCounter(cimeter.IOReadBytes, 9)
+	merge(&s, &o, false)
+	total, _ := s.Counter(cimeter.CPUTotal)
+	user, _ := s.Counter(cimeter.CPUUser)
+	if _, ok := s.Counter(cimeter.IOReadBytes); total != 5 || user != 3 || ok {
+		t.Errorf("CPU %d, of users %d, block IO %v: want 5, 3 and none", total, user, ok)
 	}
 }
