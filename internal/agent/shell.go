@@ -16,7 +16,7 @@ import (
 const tokenWakeShells, tokenEvents = -1, -2
 
 func newShells(a *Agent, o *Processes) (*shells, error) {
-	s := &shells{Agent: a, opts: o, epoll: -1, wake: -1, woken: make(chan struct{}, 1), pidfds: make(map[int]int), holders: make(map[string]int), ends: make(map[runnersBuild]time.Duration), gauges: newShellGauges(a.opts.Tally)}
+	s := &shells{Agent: a, opts: o, epoll: -1, wake: -1, pidfds: make(map[int]int), holders: make(map[string]int), ends: make(map[runnersBuild]time.Duration), gauges: newShellGauges(a.opts.Tally)}
 	err := s.open()
 	if err != nil {
 		s.close()
@@ -110,8 +110,6 @@ func (s *shells) begin(now time.Time) {
 // run follows processes until ctx ends.
 func (s *shells) run(ctx context.Context) {
 	defer s.close()
-	s.pause = time.NewTimer(time.Hour)
-	defer s.pause.Stop()
 	stop := context.AfterFunc(ctx, func() { s.post(func() {}) })
 	defer stop()
 	next := time.Now().Add(s.Agent.opts.Interval)
@@ -166,24 +164,18 @@ func (s *shells) giveUp(now time.Time) {
 }
 
 // letGather takes events every now and then as long as there are some and they
-// are others', for at most d. It waits as Go does: a thread that comes back from a
-// long system call wakes the runtime's monitor, which costs more than the drain.
+// are others', for at most d.
 func (s *shells) letGather(d time.Duration) {
+	s.pause[0] = unix.PollFd{Fd: int32(s.wake), Events: unix.POLLIN}
 	for !s.ours && s.conn != nil {
 		gather := gatherOthers
-		if time.Since(s.bornLast) < quickFor {
+		if time.Since(s.stirred) < quickFor {
 			gather = gatherYoung
 		}
 		if d -= gather; d < 0 {
 			return
 		}
-		s.pause.Reset(gather)
-		select {
-		case <-s.woken:
-			return
-		case <-s.pause.C:
-		}
-		if s.drain() == 0 {
+		if n, err := unix.Poll(s.pause[:], int(gather/time.Millisecond)); err == nil && n > 0 || s.drain() == 0 {
 			return
 		}
 	}
@@ -322,6 +314,7 @@ func (sh *shell) publish(at time.Time) {
 	sh.sample.Reset()
 	sh.sample.At = at
 	sh.family.Set(&sh.sample)
+	sh.proportional = sh.family.Proportional()
 	sh.start = sh.family.Start
 }
 

@@ -36,14 +36,8 @@ func (s *shells) post(fn func()) {
 	s.awake()
 }
 
-// awake ends the goroutine's wait, of either kind.
-func (s *shells) awake() {
-	_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // it has room for it
-	select {
-	case s.woken <- struct{}{}:
-	default: // told already
-	}
-}
+// awake ends the goroutine's wait.
+func (s *shells) awake() { _, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}) } // it has room for it
 
 func (s *shells) takeInbox() {
 	var b [8]byte

@@ -18,7 +18,7 @@ func (s *shells) born(f *process.Family) {
 		sh.known, sh.identity = old.known, old.identity
 	}
 	f.Tag = sh
-	s.bornLast = time.Now()
+	s.stirred = time.Now()
 	if !sh.known {
 		s.unknown++
 		sh.counted = true
@@ -156,6 +156,7 @@ func (s *shells) orphan(pid int) *process.Family {
 // over takes the end of a family.
 func (s *shells) over(f *process.Family) {
 	s.unwatch(f.Root)
+	s.stirred = time.Now()
 	sh := f.Tag.(*shell)
 	s.nowKnown(sh)
 	s.mu.Lock()

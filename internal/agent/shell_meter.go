@@ -53,6 +53,10 @@ func (m *meter) takeShell(sh *shell, now time.Time) bool {
 		return !over
 	}
 	m.ledger.Advance(sh.segment, &sh.sample)
+	if how := howMemory(sh.proportional); sh.memory != how {
+		sh.memory = how
+		m.ledger.SetNotMetered(sh.segment, "memory_bytes.peak", how)
+	}
 	if sh.command != "" && !sh.told {
 		sh.told = true
 		if !sh.fixed {
@@ -70,6 +74,14 @@ func (m *meter) takeShell(sh *shell, now time.Time) bool {
 		m.closeShell(sh, now)
 	}
 	return !over
+}
+
+// howMemory says in the record what the memory of processes is.
+func howMemory(proportional bool) string {
+	if proportional {
+		return "no cgroup: memory is looked at, and is what the processes have resident, shared pages divided between those that share them (Pss)"
+	}
+	return "no cgroup: memory is looked at, and is what the processes have resident, shared pages counted for each (Rss)"
 }
 
 // eachShell calls fn for each running family that has a segment.

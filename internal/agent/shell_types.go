@@ -53,10 +53,11 @@ const (
 	idleScan = 30 * time.Second
 	// gatherOthers and gatherYoung are how long events are left to gather that are
 	// other processes' for the most part; the latter within quickFor of a family's
-	// birth, when what a runner itself starts for a stage tells which it is. To wake for each
-	// would cost more than all that is done for it. It is not done while a family is not
-	// known for whose it is: its processes tell that, and may be short.
-	gatherOthers = 50 * time.Millisecond
+	// birth or end: what a runner itself starts for a stage tells which it is, and one
+	// stage follows another. To wake for each would cost more than all that is done for
+	// it. It is not done while a family is not known for whose it is: its processes tell
+	// that, and may be short.
+	gatherOthers = 100 * time.Millisecond
 	gatherYoung  = 20 * time.Millisecond
 	quickFor     = 5 * time.Second
 	// checkScan is the time between two looks at all processes beside events.
@@ -94,8 +95,7 @@ type shells struct {
 	pidfds  map[int]int // of first processes, to pidfd
 	events  [256]procevents.Event
 	ready   [64]unix.EpollEvent
-	woken   chan struct{} // as wake, for who waits as Go does
-	pause   *time.Timer
+	pause   [1]unix.PollFd
 	lost    bool // events were: all processes are to be looked at
 	refused bool // that variables may not be read was logged
 	// Of the events that were read last: how many were of processes that are
@@ -108,7 +108,7 @@ type shells struct {
 	counts  process.ForestStats
 
 	scanned, asked, runnerSeen time.Time
-	bornLast                   time.Time // when a family was taken up last
+	stirred                    time.Time // when a family last came or ended
 
 	ends map[runnersBuild]time.Duration // see contest
 
@@ -148,6 +148,10 @@ type shell struct {
 	fixed    bool   // command is the stage, not only evidence for it
 	sample   cimeter.Sample
 	dropped  bool // of no build
+	// How the sample's memory is told (see process.Family); and as what the ledger
+	// has been told of it.
+	proportional bool
+	memory       string
 
 	counted   bool // in shells.unknown
 	contested bool // another one claims its build: nothing of it is told

@@ -30,7 +30,10 @@ type Family struct {
 	told       totals
 	round      totals // scratch of a round
 	ioKnown    bool
-	unread     bool // its first process was gone before it could be read: see Forest.Settled
+	// Bytes that its processes had resident, added up over rounds; and of those, the
+	// processes' of which it is known what they share.
+	whole, divided uint64
+	unread         bool // its first process was gone before it could be read: see Forest.Settled
 }
 
 // Known says that the caller knows what the family is: it is not looked at any more.
@@ -55,8 +58,10 @@ type totals struct {
 	cpu          uint64 // nanoseconds
 	user, system uint64 // nanoseconds, as ticks of 10 ms told
 	read, write  uint64 // bytes
-	resident     uint64 // bytes
+	resident     uint64 // bytes, less what is shared as far as known
 	threads      uint64
+
+	whole, divided uint64 // see Family
 }
 
 // add adds what a process's files told at their last reading.
@@ -90,9 +95,10 @@ func (f *Family) sum(living totals) {
 }
 
 // Set stores in s what the family has used, as of the last round or its end, and
-// what it held at the last round, if one has seen it: CPU time; bytes of IO, where they may be read; memory, which is the
-// sum of what its processes have resident, so that a page which several share
-// counts for each; and threads. A network of its own it has not.
+// what it held at the last round, if one has seen it: CPU time; bytes of IO, where
+// they may be read; memory, which is the sum of what its processes have resident, a
+// page that several share divided between them as far as Proportional says so; and
+// threads. A network of its own it has not.
 func (f *Family) Set(s *cimeter.Sample) {
 	s.SetCounter(cimeter.CPUTotal, f.told.cpu)
 	s.SetCounter(cimeter.CPUUser, f.told.user)
@@ -133,8 +139,14 @@ type treeNode struct {
 
 	user, system uint64 // nanoseconds, those of children it waited for included
 	io           IO
-	resident     uint64
+	resident     uint64 // bytes
 	threads      int
+
+	// What of resident it shares with others, in bytes, as it was told in a round when
+	// it had shareOf resident; divided: it was told.
+	shared, shareOf uint64
+	shareRound      int // 0: not asked yet
+	divided         bool
 }
 
 // children returns what ended children used, in nanoseconds.

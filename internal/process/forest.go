@@ -77,24 +77,26 @@ type Forest struct {
 	proc int // descriptor of the proc file system
 	opts ForestOptions
 
-	nodes    map[int]*treeNode
-	free     []*treeNode
-	families map[*Family]struct{}
-	runners  int
-	open     int
-	foreign  map[int]struct{} // processes in containers: their children are, too
-	plain    map[int]struct{} // others that are no runners: nor are their children, until they run another program
-	seen     map[int]sight    // all processes of the machine, at the last scan
-	fresh    []newcomer       // scratch of a scan
-	looking  bool             // see Round
-	walked   []int            // scratch of a walk
-	threads  []int            // scratch of a walk
-	unread   []*Family        // whose first process was gone before it could be read
-	scans    uint32
-	rounds   int
-	missed   uint64
-	stats    ForestStats
-	buf      []byte
+	nodes     map[int]*treeNode
+	free      []*treeNode
+	families  map[*Family]struct{}
+	runners   int
+	open      int
+	foreign   map[int]struct{} // processes in containers: their children are, too
+	plain     map[int]struct{} // others that are no runners: nor are their children, until they run another program
+	seen      map[int]sight    // all processes of the machine, at the last scan
+	fresh     []newcomer       // scratch of a scan
+	looking   bool             // see Round
+	walked    []int            // scratch of a walk
+	threads   []int            // scratch of a walk
+	unread    []*Family        // whose first process was gone before it could be read
+	scans     uint32
+	rounds    int
+	noShares  bool          // the kernel does not tell what processes share
+	shareLeft time.Duration // see shares
+	missed    uint64
+	stats     ForestStats
+	buf       []byte
 }
 
 // ForestStats count what a Forest did, since it was made.
@@ -217,6 +219,7 @@ func (f *Forest) Exec(pid int, at time.Duration) bool {
 	if n.runner {
 		return true
 	}
+	n.shared, n.shareRound, n.divided = 0, 0, false // another program
 	family := n.family
 	if family.looks > 0 {
 		family.looks--

@@ -55,9 +55,9 @@ func TestForest_sameAs(t *testing.T) {
 		"the same start":                        {treeNode{start: start}, true},
 		"another start":                         {treeNode{start: start - 1, born: began}, false},
 		"told of within the tick":               {treeNode{born: began + tick/2}, true},
-		"told of a moment later":                {treeNode{born: began + tick + tick/2}, true},
+		"told of a moment later":                {treeNode{born: began + toldWithin/2}, true},
 		"told of long before":                   {treeNode{born: began - tick}, false},
-		"told of when the other was there long": {treeNode{born: began + 4*tick}, false},
+		"told of when the other was there long": {treeNode{born: began + toldWithin + tick}, false},
 	} {
 		if got := f.sameAs(&c.node, start); got != c.want {
 			t.Errorf("%s: %t", what, got)
@@ -97,6 +97,54 @@ func FuzzParseAccount(f *testing.F) {
 			t.Errorf("%+v, want %+v", a, s)
 		}
 	})
+}
+
+func TestParseRollup(t *testing.T) {
+	const text = "55d9b3e84000-7ffcd96f4000 ---p 00000000 00:00 0                          [rollup]\n" +
+		"Rss:                1696 kB\nPss:                 173 kB\nPss_Dirty:           112 kB\nPss_Anon:            112 kB\n"
+	if rss, pss, err := parseRollup([]byte(text)); err != nil || rss != 1696<<10 || pss != 173<<10 {
+		t.Errorf("%d, %d, %v", rss, pss, err)
+	}
+	for _, bad := range []string{"", "Rss: 12 kB\n", "Rss: 12 kB\nPss: x kB\n", "Rss: 12 kB\nPss: 12 MB\n", "Rss: 12 kB\nPss: -1 kB\n", "Rss: 12 kB\nPss:\n"} {
+		if _, _, err := parseRollup([]byte(bad)); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func FuzzParseRollup(f *testing.F) {
+	f.Add([]byte("Rss: 1696 kB\nPss: 173 kB\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		rss, pss, err := parseRollup(b)
+		if err != nil && (rss != 0 || pss != 0) || (rss|pss)&1023 != 0 {
+			t.Errorf("%d, %d, %v", rss, pss, err)
+		}
+	})
+}
+
+func TestForest_shareDue(t *testing.T) {
+	f := &Forest{rounds: 100}
+	const mib = 1 << 20
+	for what, c := range map[string]struct {
+		node treeNode
+		want bool
+	}{
+		"never asked":         {treeNode{resident: mib}, true},
+		"asked just now":      {treeNode{resident: 9 * mib, shareOf: 9 * mib, shareRound: 99}, false},
+		"asked long ago":      {treeNode{resident: 9 * mib, shareOf: 9 * mib, shareRound: 100 - shareRounds}, true},
+		"grown by a little":   {treeNode{resident: 12 * mib, shareOf: 9 * mib, shareRound: 99}, false},
+		"grown by a lot":      {treeNode{resident: 13 * mib, shareOf: 9 * mib, shareRound: 99}, true},
+		"shrunk":              {treeNode{resident: 2 * mib, shareOf: 9 * mib, shareRound: 99}, true},
+		"small and has grown": {treeNode{resident: mib, shareOf: mib / 4, shareRound: 99}, false},
+	} {
+		if got := f.shareDue(&c.node); got != c.want {
+			t.Errorf("%s: %t", what, got)
+		}
+	}
+	n := treeNode{resident: 3 * mib, shared: 4 * mib}
+	if n.memory() != 0 {
+		t.Errorf("%d bytes of one that has shrunk, want none", n.memory())
+	}
 }
 
 func FuzzEntries(f *testing.F) {

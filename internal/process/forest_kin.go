@@ -1,5 +1,11 @@
 package process
 
+import "time"
+
+// toldWithin is how long after a process's start its birth may be told, on a busy
+// machine. Its number cannot have gone round to another one meanwhile.
+const toldWithin = time.Second
+
 // maxAbove bounds how far up a process is looked for in its ancestors.
 const maxAbove = 64
 
@@ -71,7 +77,8 @@ func (f *Forest) sameAs(n *treeNode, start uint64) bool {
 	if n.start != 0 {
 		return n.start == start
 	}
-	// Known by the event of its birth alone. The kernel notes the start first, in ticks.
+	// Known by the event of its birth alone, since the last round. The kernel notes
+	// the start first, in ticks, and tells of it when it comes to run again.
 	late := n.born - f.startOf(start)
-	return late > -tick/2 && late < bornWithin
+	return late > -tick/2 && late < toldWithin
 }

@@ -30,7 +30,10 @@ func (f *Forest) Round(looking bool) {
 	}
 	for family := range f.families {
 		family.sum(family.round)
+		family.whole += family.round.whole
+		family.divided += family.round.divided
 	}
+	f.shares()
 }
 
 // Refresh brings the totals of one family up to date, as Round does for all.
@@ -81,7 +84,11 @@ func (f *Forest) update(n *treeNode) {
 	t := &n.family.round
 	t.add(n)
 	t.cpu += n.own + n.children()
-	t.resident += n.resident
+	t.resident += n.memory()
+	t.whole += n.resident
+	if n.divided {
+		t.divided += n.resident
+	}
 	t.threads += uint64(n.threads)
 }
 
