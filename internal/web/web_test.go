@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/web"
 	"github.com/cimeter/cimeter/internal/webtest"
 )
@@ -55,4 +56,28 @@ func TestBuild(t *testing.T) {
 		t.Errorf("got %d %s", code, body)
 	}
 	_ = fmt.Sprint
+}
+
+// A page is compressed for those who take it alone.
+func TestCompression(t *testing.T) {
+	h := pages(t, &webtest.Memory{Records: webtest.History(3)})
+	for accept, want := range map[string]string{"": "", "br": "", "gzip;q=0": "", "br, gzip; q=0": "", "gzip": "gzip", "br, gzip;q=0.5": "gzip", "x-gzip": ""} {
+		r := httptest.NewRequest(http.MethodGet, "/builds", nil)
+		r.Header.Set("Accept-Encoding", accept)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Content-Encoding"); w.Code != 200 || got != want {
+			t.Errorf("%q: %d, %q: want %q", accept, w.Code, got, want)
+		}
+	}
+}
+
+// A key leads to its build, whatever it is made of.
+func TestBuildLinks(t *testing.T) {
+	r := webtest.History(1)[0]
+	r.Key = `gitlab/x/a?b#c d"<e>%2F`
+	_, body := get(t, pages(t, &webtest.Memory{Records: []*cimeter.Record{r}}), "/builds")
+	if want := `href="/builds/gitlab/x/a%3Fb%23c%20d%22%3Ce%3E%2F`; !strings.Contains(body, want) {
+		t.Errorf("no %s in\n%s", want, body)
+	}
 }
