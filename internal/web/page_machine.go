@@ -146,7 +146,7 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		l.Text = strings.Trim(name(g.Project)+" / "+name(g.Name), " /")
 		return l, href("/builds", "project", g.Project, "job", g.Name, "machine", machine, "t", s.Range)
 	})
-	v.Who.pressures(gs, got.Latest)
+	v.Who.pressures(gs, got.Rows)
 	v.Who.shares(gs, got.Sums)
 	if len(gs) == whoRows {
 		v.WhoNote = fmt.Sprintf("The %d jobs that used the most CPU time.", whoRows)
@@ -207,6 +207,9 @@ func (p *Pages) busy(ctx context.Context, v *placeView, key string, gs []Group, 
 	rows := slices.Clone(got.Rows)
 	told := true
 	for i := range gs {
+		if slices.Contains(machines, gs[i].Machine) { // a runner that was renamed
+			continue
+		}
 		at := slices.IndexFunc(ms, func(m Machine) bool { return m.Name == gs[i].Machine })
 		machines = append(machines, gs[i].Machine)
 		if at < 0 {
@@ -222,7 +225,7 @@ func (p *Pages) busy(ctx context.Context, v *placeView, key string, gs []Group, 
 		}
 	}
 	totals := got.Buckets
-	if got.Rows != nil {
+	if got.All {
 		totals = nil
 	} else {
 		rows = nil
@@ -262,14 +265,14 @@ func (p *Pages) place(r *http.Request, kind, shown string) (placeView, *selectio
 	return v, &s, from, to.Add(time.Second)
 }
 
-// placeBuilds are a place's builds of a time: Rows are all of them, or nil where there
-// are more than a page shows; Latest are there always.
+// placeBuilds are a place's latest builds of a time.
 type placeBuilds struct {
-	Rows, Latest []Row
-	Buckets      []Bucket
-	Sums         *Sums
-	Bucket       time.Duration
-	From, To     time.Time
+	Rows     []Row
+	All      bool // there are no others
+	Buckets  []Bucket
+	Sums     *Sums
+	Bucket   time.Duration
+	From, To time.Time
 }
 
 // fillPlace reads the place's builds: the figures, the lanes and the bars.
@@ -280,13 +283,16 @@ func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter
 		return got, err
 	}
 	v.Figures = sumFigures(page.Sums)
-	got.Latest, got.To, got.Sums = page.Rows, to, page.Sums
 	all := page.Next == ""
+	got = placeBuilds{Rows: page.Rows, All: all, Sums: page.Sums, To: to}
 	if n := len(page.Rows); n > 0 {
 		first := page.Rows[n-1].StartedAt
 		if from.IsZero() || all && from.Before(first) && now.Sub(from) > 48*time.Hour {
 			from = first
 		}
+	}
+	if from.IsZero() { // of all time, and there are none
+		return got, nil
 	}
 	list := func(from, to time.Time) string {
 		return href("/builds", string(is.Field), is.Text, "from", minute(from), "to", minute(to.Add(time.Minute-1)))
@@ -299,11 +305,11 @@ func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter
 	switch {
 	case len(page.Rows) == 0:
 	case all:
-		got.Rows = page.Rows
 		v.Over = lanesOf(page.Rows, from, to, list)
 	case s.Range == "all":
-		v.Over = lanesOf(page.Rows, from, to, list)
-		v.Over.Note = fmt.Sprintf("The latest %d builds.", len(page.Rows))
+		if v.Over = lanesOf(page.Rows, from, to, list); v.Over != nil {
+			v.Over.Note = fmt.Sprintf("The latest %d builds.", len(page.Rows))
+		}
 	default:
 		v.Over = countsOf(got.Buckets, from, to, bq.Bucket, list)
 	}
