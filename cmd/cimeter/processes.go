@@ -36,6 +36,7 @@ func newProcesses(conf config.Agent) *agent.Processes {
 		Container:  gitlab.ShellContainer,
 		OneJob:     func(kind string) bool { return kind == github.CI },
 		OneAtATime: func(kind string) bool { return kind == gitlab.CI || kind == buildkite.CI },
+		Leaves:     func(kind string) bool { return kind == jenkins.CI }, // every sh step
 		Pauses:     func(kind string) bool { return kind == jenkins.CI }, // a pipeline waits, or works elsewhere
 	}
 }

@@ -41,7 +41,7 @@ func processes(t *testing.T) *Processes {
 			return id, env[buildEnv] != ""
 		},
 		Stage:  func(string, bool, []byte) (string, bool, bool, bool) { return "", false, false, false },
-		OneJob: no, Pauses: no, OneAtATime: func(string) bool { return true },
+		OneJob: no, Pauses: no, Leaves: func(ci string) bool { return ci == "leaves" }, OneAtATime: func(string) bool { return true },
 	}
 }
 
@@ -194,6 +194,29 @@ func TestAgent_Hold_Contested(t *testing.T) {
 	} {
 		if s.contest(c.sh); c.sh.contested != c.want {
 			t.Errorf("a program that began %s: contested %t", what, c.sh.contested)
+		}
+	}
+}
+
+// What a runner started for a build and what is left of it counts for a moment
+// more, but where all that it starts leaves it: there it is the build.
+func TestShells_atWork(t *testing.T) {
+	s := &shells{opts: processes(t)}
+	for what, c := range map[string]struct {
+		ci   string
+		ago  time.Duration
+		want bool
+	}{
+		"just ended":               {"test", leftOver / 2, true},
+		"a daemon":                 {"test", 2 * leftOver, false},
+		"a step that left":         {"leaves", 2 * leftOver, true},
+		"one that is left forever": {"leaves", 2 * leavesFor, false},
+	} {
+		sh := &shell{family: &process.Family{RootEnded: process.Monotonic() - c.ago}, known: true}
+		sh.identity.Build = cimeter.Build{CI: c.ci, Key: c.ci + "/one"}
+		s.list = []*shell{sh}
+		if got := s.atWork(sh); got != c.want {
+			t.Errorf("%s: %t", what, got)
 		}
 	}
 }

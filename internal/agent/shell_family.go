@@ -209,6 +209,9 @@ func (s *shells) atWork(sh *shell) bool {
 		return true
 	}
 	now := process.Monotonic()
+	if s.opts.Leaves(sh.identity.Build.CI) && now-sh.family.RootEnded < leavesFor {
+		return true
+	}
 	for _, other := range s.list {
 		if other.known && other.identity.Build.Key == sh.identity.Build.Key && other.ended.IsZero() &&
 			(other.family.RootEnded == 0 || now-other.family.RootEnded < leftOver) {

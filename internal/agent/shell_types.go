@@ -39,6 +39,9 @@ type Processes struct {
 	// OneAtATime reports whether a runner runs the programs of a build of that CI
 	// system one after the other.
 	OneAtATime func(ci string) bool
+	// Leaves reports whether what a runner of that CI system starts leaves it at once
+	// and works on.
+	Leaves func(ci string) bool
 	// Pauses reports whether builds of that CI system have times in which no
 	// process of theirs runs.
 	Pauses func(ci string) bool
@@ -76,6 +79,9 @@ const (
 	// leftOver is how long after the end of the last process that a runner
 	// started for a build what is left of it (daemons) still counts.
 	leftOver = 10 * time.Second
+	// leavesFor is the same where the CI system has its programs leave the runner: it
+	// ends by itself what a build leaves behind, unless the build forbids that.
+	leavesFor = 24 * time.Hour
 	// pauseFor is how long a build may have no process, where the CI system makes such
 	// pauses; agent.quiet where that is less.
 	pauseFor = time.Minute
