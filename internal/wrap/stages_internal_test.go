@@ -111,7 +111,15 @@ func TestOuterMailbox(t *testing.T) {
 	if err := os.Symlink(m.dir, link); err != nil {
 		t.Fatal(err)
 	}
-	for name, dir := range map[string]string{"not set": "", "gone": m.dir + "x", "relative": ".", "others may look in": open, "a link": link} {
+	dirs := map[string]string{"not set": "", "gone": m.dir + "x", "relative": ".", "others may look in": open, "a link": link}
+	if os.Geteuid() == 0 {
+		another := testMailbox(t)
+		if err := os.Chown(another.dir, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		dirs["another user's"] = another.dir
+	}
+	for name, dir := range dirs {
 		t.Run(name, func(t *testing.T) {
 			if _, ok := outerMailbox(dir); ok {
 				t.Errorf("%q is taken for the folder of a run", dir)

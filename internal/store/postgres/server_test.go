@@ -126,17 +126,26 @@ WHERE i.indrelid = $1::regclass AND i.indisprimary`, table)
 			t.Errorf("the key of %s holds no distribution column: %s, %v", table, v, err)
 		}
 	}
-	for {
-		got, err := s.Retain(t.Context(), store.Retention{KeepFrom: storetest.Base.AddDate(0, 0, -20)})
-		if err != nil {
-			t.Fatal(err)
+	retain := func(r store.Retention) {
+		t.Helper()
+		for range 20 {
+			got, err := s.Retain(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !got.More {
+				return
+			}
 		}
-		if !got.More {
-			break
-		}
+		t.Error("more is left to delete after each run")
 	}
+	retain(store.Retention{KeepFrom: storetest.Base.AddDate(0, 0, -20)})
 	if got := count(); got != "5" {
 		t.Errorf("%s partitions are left, want one for each of four weeks and the rest", got)
+	}
+	retain(store.Retention{MaxBytes: 1})
+	if got := count(); got != "2" {
+		t.Errorf("%s partitions are left, want that of the newest week and the rest", got)
 	}
 }
 
