@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cimeter/cimeter/internal/store"
 )
@@ -95,3 +96,6 @@ func (s *Store) Bulk(ctx context.Context, fill func(write func(rows []*store.Row
 	}
 	return nil
 }
+
+// Asks tells whether a connection that was used just now is asked before it is used.
+func Asks(c *pgx.Conn) bool { return ask(context.Background(), pgxpool.ShouldPingParams{Conn: c}) }

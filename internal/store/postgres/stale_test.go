@@ -4,7 +4,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cimeter/cimeter/internal/store"
+	"github.com/cimeter/cimeter/internal/store/postgres"
 	"github.com/cimeter/cimeter/internal/storetest"
 )
 
@@ -36,5 +39,29 @@ func TestStore_databaseIsBack(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A connection that the database has ended is asked at once, and one that lives is not.
+func TestStore_asksTheEnded(t *testing.T) {
+	url := database(t)
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	other, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(t.Context())
+	if postgres.Asks(c) {
+		t.Error("a connection that lives is asked")
+	}
+	if _, err := other.Exec(t.Context(), "SELECT pg_terminate_backend($1, 60000)", c.PgConn().PID()); err != nil {
+		t.Fatal(err)
+	}
+	if !postgres.Asks(c) { // the database ends after its farewell
+		t.Error("a connection that the database has ended is not asked")
 	}
 }
