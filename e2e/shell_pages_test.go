@@ -47,6 +47,9 @@ func hostLines(t *testing.T) map[string]string {
 	_, blocks = runnerPage(t, "buildkite")
 	var buildkite struct{ Steps []struct{ Commands []string } }
 	yamlBlock(t, blocks, ".buildkite/pipeline.yml", &buildkite)
+	_, blocks = runnerPage(t, "woodpecker")
+	var woodpecker struct{ Steps []struct{ Commands []string } }
+	yamlBlock(t, blocks, ".woodpecker.yaml", &woodpecker)
 	text, _ := runnerPage(t, "jenkins")
 	steps := shStep.FindAllStringSubmatch(text, -1)
 	return map[string]string{
@@ -54,6 +57,7 @@ func hostLines(t *testing.T) map[string]string {
 		"Runner.Worker":     hook.text,
 		"drone-runner-exec": drone.Steps[0].Commands[0],
 		"buildkite-agent":   buildkite.Steps[0].Commands[1],
+		"woodpecker-agent":  woodpecker.Steps[0].Commands[0],
 		"java":              strings.ReplaceAll(steps[1][1], "${currentBuild.currentResult}", "SUCCESS"),
 	}
 }
@@ -79,6 +83,8 @@ func TestShell_pages(t *testing.T) {
 		"drone-runner-exec": {"DRONE_REPO=acme/app", fmt.Sprintf("DRONE_BUILD_NUMBER=%d", n), "DRONE_STAGE_NUMBER=1", "DRONE_STAGE_NAME=default", "DRONE_SYSTEM_HOST=drone.example.com"},
 		"buildkite-agent": {"BUILDKITE=true", fmt.Sprintf("BUILDKITE_JOB_ID=0190c0de-0000-4000-8000-%012d", n), "BUILDKITE_BUILD_URL=https://buildkite.com/acme/app/builds/17",
 			"BUILDKITE_BUILD_NUMBER=17"},
+		"woodpecker-agent": {"CI_SYSTEM_NAME=woodpecker", "CI_SYSTEM_URL=https://ci.example.com", "CI_REPO=acme/app", fmt.Sprintf("CI_PIPELINE_NUMBER=%d", n),
+			"CI_WORKFLOW_NAME=build", "CI_WORKFLOW_NUMBER=1", "CI_STEP_NAME=cost", "CI_STEP_TYPE=commands"},
 		"java": {"JENKINS_URL=https://ci.example.com/", "JOB_NAME=team/app", fmt.Sprintf("BUILD_NUMBER=%d", n), "STAGE_NAME=Test"},
 	}
 	for name, line := range hostLines(t) {
@@ -106,7 +112,7 @@ func TestShell_pages(t *testing.T) {
 			t.Errorf("%s: no summary in the log of the job:\n%s", name, log)
 		}
 	}
-	if n := a.metric("cimeter_agent_job_questions_total", `result="answered"`); n != 5 {
-		t.Errorf("%v answers are counted, want 5", n)
+	if n := a.metric("cimeter_agent_job_questions_total", `result="answered"`); n != 6 {
+		t.Errorf("%v answers are counted, want 6", n)
 	}
 }
