@@ -81,3 +81,14 @@ func TestBuildLinks(t *testing.T) {
 		t.Errorf("no %s in\n%s", want, body)
 	}
 }
+
+// A stream that has ended makes room for another.
+func TestLive_slots(t *testing.T) {
+	h := pages(t, &webtest.Memory{})
+	for i := range 500 {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/live", nil)); w.Code != 200 {
+			t.Fatalf("stream %d, after the others ended: %d", i, w.Code)
+		}
+	}
+}
