@@ -263,3 +263,28 @@ func TestBoard_waitUnseen(t *testing.T) {
 		t.Errorf("%+v: want 30 and 10 s without a worker", w)
 	}
 }
+
+// The order of a build's tags says nothing, and who is offline has no slot.
+func TestBoard_tagsAndSlots(t *testing.T) {
+	b := newBoard()
+	for n := range 25 {
+		j := tagged(100+n, "arm", "docker")
+		if n%2 == 0 {
+			j.Tags = []string{"docker", "arm"}
+		}
+		j.Status, j.StartedAt, j.QueueSeconds = cimeter.JobRunning, at(float64(n)), cimeter.Some(30.0)
+		b.Add(server, false, one(float64(n), j))
+	}
+	r := one(30, tagged(1, "arm", "docker"))
+	gone := worker("b", "offline", 4, 0)
+	r.Workers, r.WholeWorkers = []cimeter.Worker{worker("a", "busy", 2, 2, "arm", "docker"), gone}, true
+	b.Add(server, false, r)
+	b.Look(at(30), nil)
+	st := b.State(at(30))
+	if s := st.Servers[0].Slots; s != cimeter.Some(2) {
+		t.Errorf("%+v slots, want 2", s)
+	}
+	if e := st.Builds[0].Start; st.Builds[0].Number != "1" || !e.Known || e.Value.Samples != 25 {
+		t.Errorf("%s starts %+v: want it told by 25 waits", st.Builds[0].Number, e)
+	}
+}
