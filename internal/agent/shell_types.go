@@ -60,7 +60,7 @@ const (
 	// stage follows another. To wake for each would cost more than all that is done for
 	// it. It is not done while a family is not known for whose it is: its processes tell
 	// that, and may be short.
-	gatherOthers = 100 * time.Millisecond
+	gatherOthers = 40 * time.Millisecond
 	gatherYoung  = 20 * time.Millisecond
 	quickFor     = 5 * time.Second
 	// checkScan is the time between two looks at all processes beside events.
