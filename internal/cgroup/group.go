@@ -35,6 +35,8 @@ type Group struct {
 	ticks       modes // of v1's cpuacct.stat, at the latest Full read
 	hasTicks    bool
 	told        modes  // user and system time as they were given out last
+	cpu         uint64 // nanoseconds, as of the latest reading
+	idle        bool   // that reading found none more than the one before: no process has run
 	ioBytes     uint64 // v1: bytes read and written, as of the latest reading
 	ioMoved     bool   // v1: that reading found more of them than the one before
 }

@@ -1,6 +1,7 @@
 package cgroup_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cimeter/cimeter"
@@ -37,5 +38,39 @@ func TestGroup_Read_IdleDisk(t *testing.T) {
 	check("a flush, not looked for", cgroup.Fast, 8192, 2)
 	check("a flush, with all files", cgroup.Full, 8192, 3)
 	write("12288", "5")
+	check("nothing has run, not looked for", cgroup.Fast, 8192, 3)
+	f.write("cgroup/cpu,cpuacct/docker/"+id+"/cpuacct.usage", "987654321012\n")
 	check("bytes moved after it", cgroup.Fast, 12288, 5)
+}
+
+// Where no process has run since the last reading, the memory in use is as it was, but
+// for what the kernel took back: the next Full brings that.
+func TestGroup_Read_IdleMemory(t *testing.T) {
+	for _, host := range []struct{ name, path, memory, cpu string }{
+		{"v1-cgroupfs-docker", "/docker/" + id, "cgroup/memory/docker/" + id + "/memory.usage_in_bytes", "cgroup/cpu,cpuacct/docker/" + id + "/cpuacct.usage"},
+		{"v2-cgroupfs-docker", "/docker/" + id, "cgroup/docker/" + id + "/memory.current", "cgroup/docker/" + id + "/cpu.stat"},
+	} {
+		t.Run(host.name, func(t *testing.T) {
+			f := unpack(t, host.name)
+			g := group(t, f.open(), host.path)
+			var s cimeter.Sample
+			check := func(step string, tier cgroup.Tier, want uint64) {
+				t.Helper()
+				if err := g.Read(&s, tier); err != nil {
+					t.Fatal(err)
+				}
+				if got, ok := s.Gauge(cimeter.MemoryCurrent); !ok || got != want {
+					t.Errorf("%s: %d bytes (known %t), want %d", step, got, ok, want)
+				}
+			}
+			f.write(host.memory, "8192\n")
+			check("first", cgroup.Fast, 8192)
+			f.write(host.memory, "4096\n")
+			check("nothing has run", cgroup.Fast, 8192)
+			check("with all files", cgroup.Full, 4096)
+			f.write(host.memory, "12288\n")
+			f.write(host.cpu, map[bool]string{true: "usage_usec 987654321\nuser_usec 987654321\nsystem_usec 0\n", false: "987654321012\n"}[strings.HasSuffix(host.cpu, "stat")])
+			check("something has run", cgroup.Fast, 12288)
+		})
+	}
 }

@@ -27,6 +27,7 @@ func (g *Group) Read(s *cimeter.Sample, t Tier) error {
 		return fmt.Errorf("read cgroup %s: %w", g.path, cimeter.ErrGone)
 	}
 	lost := false
+	g.idle = false // until the CPU time, which comes first, tells
 	for i := range h.files {
 		f := &h.files[i]
 		if f.tier > t {
@@ -39,10 +40,21 @@ func (g *Group) Read(s *cimeter.Sample, t Tier) error {
 		switch f.kind {
 		case kindProcs, kindMemoryLocal:
 			continue
+		case kindMemoryCurrent:
+			// Memory is taken by those who run. What the kernel takes back from
+			// those who do not, the next Full shows.
+			if t == Fast && g.idle {
+				continue
+			}
 		case kindBlkioBytes, kindBlkioOps:
 			// A file that counts nothing is looked at with Full only, to see
 			// whether it has begun to.
 			if t == Fast && !h.ioCounts {
+				continue
+			}
+			// v1 counts what processes themselves send to a device, when they do:
+			// where none has run, and what came late has come, there is nothing new.
+			if t == Fast && g.idle && !g.ioMoved {
 				continue
 			}
 			// The kernel counts bytes and operations in one go (block/blk-throttle.h,
@@ -179,6 +191,7 @@ func (g *Group) set(s *cimeter.Sample, k kind, b []byte) error {
 		}
 		s.SetCounter(cimeter.CPUTotal, v)
 		g.setModes(s, v)
+		g.idle, g.cpu = g.cpu == v, v
 	case kindCPUStat, kindThrottle:
 		st, err := parseCPUStat(b)
 		if err != nil {
@@ -188,6 +201,7 @@ func (g *Group) set(s *cimeter.Sample, k kind, b []byte) error {
 			counter(s, cimeter.CPUTotal, st.usage)
 			counter(s, cimeter.CPUUser, st.user)
 			counter(s, cimeter.CPUSystem, st.system)
+			g.idle, g.cpu = st.usage.known && g.cpu == st.usage.value, st.usage.value
 		}
 		counter(s, cimeter.CPUPeriods, st.periods)
 		counter(s, cimeter.CPUThrottledPeriods, st.throttledPeriods)

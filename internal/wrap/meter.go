@@ -156,16 +156,19 @@ func (m *meter) book(s *cimeter.Sample, t time.Time) {
 // stand, which differs by hierarchy on some v1 hosts.
 type groups struct {
 	open   []Group
+	read   []cimeter.Sample // of each of open, as of the latest reading, which leaves what did not change
 	nest   *nest
 	limits *cimeter.Limits
 	io     bool // block IO is counted by them
 }
 
 func (g *groups) sample(s *cimeter.Sample, full bool) {
-	for _, o := range g.open {
-		var one cimeter.Sample
-		if o.Read(&one, full) == nil {
-			merge(s, &one, g.io)
+	if g.read == nil {
+		g.read = make([]cimeter.Sample, len(g.open))
+	}
+	for i, o := range g.open {
+		if o.Read(&g.read[i], full) == nil {
+			merge(s, &g.read[i], g.io)
 		}
 	}
 }
