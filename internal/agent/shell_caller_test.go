@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,12 @@ func newPlain(t *testing.T, build, script string) *plain {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.end)
+	// It runs before its variables can be read: the kernel shows them last.
+	for shown := []byte(nil); !bytes.Contains(shown, []byte(buildEnv+"="+build)); {
+		if shown, err = os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.Process.Pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return p
 }
 

@@ -59,7 +59,14 @@ func (s *shells) unwatch(pid int) {
 func (s *shells) look(f *process.Family, pid int) {
 	sh := f.Tag.(*shell)
 	if !sh.known { // this goroutine alone writes it
-		id, ok := s.identify(pid)
+		var id cimeter.Identity
+		var ok bool
+		if pid != f.Root && f.RootEnded == 0 { // what it says counts more than what those below it do
+			id, ok = s.identify(f.Root)
+		}
+		if !ok {
+			id, ok = s.identify(pid)
+		}
 		if !ok {
 			return
 		}
