@@ -22,6 +22,10 @@ const (
 	shellBuilds   = 20
 )
 
+// looks is after how long the agent has looked a second time at each process that was
+// there before it: from then on it looks at new ones.
+const looks = 30 * time.Second
+
 // BenchmarkProcesses measures what an agent costs beside 300 containers with
 // 3,000 processes, of which a tenth works a little every 2 s, and a runner with 20
 // builds of plain processes: with process events, by looking, and without.
@@ -50,7 +54,7 @@ func BenchmarkProcesses(b *testing.B) {
 				defer c.runner(b)()
 			}
 			a := c.agent(b, p.agent, part.mode)
-			wait(warmUp)
+			wait(warmUp + looks)
 			used, began, resident := a.cpu(), time.Now(), 0
 			tick := time.NewTicker(time.Second)
 			defer tick.Stop()
