@@ -6,6 +6,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/cgroup"
+	"github.com/cimeter/cimeter/internal/process"
 )
 
 const (
@@ -44,19 +45,22 @@ type look struct {
 	live     *live
 	identity cimeter.Identity // its zero value while it is not known
 	pids     []int
-	named    bool // command lines of the build have named stages
+	since    uint64 // of those that began later the stage is new; ticks since the machine began
+	named    bool   // command lines of the build have named stages
 }
 
 // turns is how the stages of a container are followed that goes through several.
 type turns struct {
-	stage  string // it was told to be in last
-	named  bool   // command lines of the build have named stages
-	next   bool   // stage is the identity's Next, as no command line names one
-	procs  uint64 // the processes at the last look
-	steady int    // looks since anything changed
-	parked bool   // looked at with a round only, where it has used CPU time
-	cpu    uint64 // of the reading at the last look while it is parked, nanoseconds
-	idle   int    // looks since a stage was told
+	stage  string    // it was told to be in last
+	named  bool      // command lines of the build have named stages
+	next   bool      // stage is the identity's Next, as no command line names one
+	procs  uint64    // the processes at the last look
+	steady int       // looks since anything changed
+	parked bool      // looked at with a round only, where it has used CPU time
+	cpu    uint64    // of the reading at the last look while it is parked, nanoseconds
+	idle   int       // looks since a stage was told
+	held   bool      // the last round's reading waits for a look
+	looks  [2]uint64 // when its processes were looked at last, and before; ticks since the machine began
 }
 
 // pace is the time to the next look.
@@ -83,6 +87,20 @@ func (m *meter) nextTurn(l *live, now time.Time) time.Time {
 		return time.Time{}
 	}
 	return now.Add(l.turns.pace())
+}
+
+// stirs reports whether a container that waits has used CPU time that is not booked
+// yet, and has it looked at. What it has used is booked when that has told whether a
+// stage has begun: by the look, or by the next round.
+func (m *meter) stirs(l *live) bool {
+	cpu, _ := l.sample.Counter(cimeter.CPUTotal)
+	if !l.inside || l.turns.stage != cimeter.StageWaiting || cpu <= l.cpu || l.turns.held {
+		l.turns.held = false
+		return false
+	}
+	m.readCommands(l)
+	l.turns.held = l.looking
+	return l.looking
 }
 
 // lookParked looks at a parked container that has used CPU time since it was looked
@@ -114,6 +132,7 @@ func (m *meter) readCommands(l *live) bool {
 	if !open || m.opts.CommandStage == nil || l.looking {
 		return open
 	}
+	now := process.Ticks()
 	pids, err := l.group.Procs(nil)
 	if err != nil || len(pids) == 0 {
 		return open
@@ -121,12 +140,16 @@ func (m *meter) readCommands(l *live) bool {
 	if l.inside {
 		l.turns.steady++
 		if l.turns.same(pids) {
+			l.turns.at(now)
 			return open
 		}
 	}
 	select {
-	case m.looks <- look{live: l, identity: k.identity, pids: pids[:min(len(pids), maxCommands)], named: l.turns.named}:
+	case m.looks <- look{
+		live: l, identity: k.identity, pids: pids[:min(len(pids), maxCommands)], since: l.turns.since(), named: l.turns.named,
+	}:
 		l.looking = true
+		l.turns.at(now)
 	default: // the next look comes soon
 	}
 	return open
@@ -161,21 +184,22 @@ func (a *Agent) lookAtCommands(ctx context.Context) {
 		if next {
 			told = CommandTold{Stage: l.identity.Next, Inside: true}
 		}
-		a.meter.post(func() { a.meter.looked(l.live, told, next) })
+		a.meter.post(func() { a.meter.looked(&l, told, next) })
 	}
 }
 
 // looked takes what the command lines of a container told. next: they named no
 // stage, and some process is the build's. It stays in that stage then: what a shell
 // does itself is no process.
-func (m *meter) looked(l *live, told CommandTold, next bool) {
+func (m *meter) looked(by *look, told CommandTold, next bool) {
+	l := by.live
 	l.looking = false
 	if l.closed || !l.exited.IsZero() {
 		return
 	}
 	if told.Stage == "" {
 		if l.turns.idle++; l.turns.idle == idleLooks && !l.turns.next && l.segment.Bound() && m.know(l.id).identity.Inside {
-			m.enter(l, cimeter.StageWaiting)
+			m.enter(l, cimeter.StageWaiting, nil)
 		}
 		return
 	}
@@ -185,20 +209,27 @@ func (m *meter) looked(l *live, told CommandTold, next bool) {
 		l.command, l.inside = told.Stage, told.Inside
 	case told.Inside:
 		l.inside = true
-		m.enter(l, told.Stage)
+		m.enter(l, told.Stage, by)
 	default:
 		m.ledger.Command(l.segment, time.Now(), told.Stage)
 	}
 }
 
 // enter reads a container's counters where one of its stages ends and the next
-// begins. What is the end of a stage in one container is often the beginning of
-// another in the next: all of the build are looked at often again.
-func (m *meter) enter(l *live, stage string) {
+// begins; by is the look that found it so, where its processes tell since when. What
+// is the end of a stage in one container is often the beginning of another in the
+// next: all of the build are looked at often again.
+func (m *meter) enter(l *live, stage string, by *look) {
 	if l.turns.stage == stage {
 		return
 	}
-	m.sample(l, cgroup.Full)
+	err := m.read(l, cgroup.Full)
+	read, begun := l.sample, beginning{}
+	if by != nil && err == nil && (!l.read.IsZero() || !l.late && !l.resumed) {
+		begun = m.begun(by)
+		begun.takeFrom(&l.sample, &l.booked)
+	}
+	m.sampled(l, cgroup.Full, err)
 	if l.closed {
 		return // it ended meanwhile
 	}
@@ -206,8 +237,13 @@ func (m *meter) enter(l *live, stage string) {
 	if l.group.ResetPeak() {
 		l.sample.SetGauge(cimeter.MemoryPeak, 0) // of the stage that begins
 	}
-	m.ledger.Enter(l.segment, time.Now(), stage, cimeter.BoundaryCommand, &l.sample)
-	key, now, named := l.segment.BuildKey(), time.Now(), !l.turns.next && stage != cimeter.StageWaiting
+	now := time.Now()
+	m.ledger.Enter(l.segment, now.Add(-begun.ago), stage, cimeter.BoundaryCommand, &l.sample)
+	if begun.cpu > 0 {
+		begun.giveBack(&l.sample, &read)
+		m.advance(l)
+	}
+	key, named := l.segment.BuildKey(), !l.turns.next && stage != cimeter.StageWaiting
 	for _, o := range m.lives {
 		if o.inside && !o.closed && o.segment.BuildKey() == key {
 			o.turns.steady, o.turns.named = 0, o.turns.named || named
@@ -226,6 +262,6 @@ func (m *meter) enter(l *live, stage string) {
 func (m *meter) follow(l *live, id *cimeter.Identity) {
 	if id.Inside && !l.inside {
 		l.inside = true
-		l.turns = turns{stage: id.Stage}
+		l.turns = turns{stage: id.Stage, looks: l.turns.looks}
 	}
 }

@@ -317,7 +317,7 @@ func (k *known) bind(m *meter, now time.Time) {
 	switch {
 	case l.command == "":
 	case l.inside:
-		m.enter(l, l.command)
+		m.enter(l, l.command, nil)
 	default:
 		m.ledger.Command(l.segment, now, l.command)
 	}

@@ -47,7 +47,8 @@ type live struct {
 	read     time.Time // of the last successful reading
 	parent   *parent   // nil where none is kept
 	pod      *pod      // nil where it is in none
-	cpu      uint64    // of the last reading, nanoseconds
+	cpu      uint64    // booked, nanoseconds
+	booked   [len(ofProcesses)]uint64
 
 	token      uint64
 	pidfd, pid int // pidfd is -1 while no process is watched
@@ -330,6 +331,7 @@ func (m *meter) vanish(l *live, now time.Time) {
 // drop ends a container's segment at end. What its last reading did not show is
 // marked.
 func (m *meter) drop(l *live, end time.Time) {
+	m.bookHeld(l)
 	if l.read.Before(end) {
 		m.missedEnd(l, l.read, end)
 	}

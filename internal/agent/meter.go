@@ -227,8 +227,10 @@ func (m *meter) round(now time.Time) {
 			l.full = true
 		}
 		if l.exited.IsZero() && !l.closed {
-			m.sample(l, tier)
-			m.lookParked(l)
+			if err := m.read(l, tier); err != nil || !m.stirs(l) {
+				m.sampled(l, tier, err)
+				m.lookParked(l)
+			}
 		}
 		if i%lookEvery == lookEvery-1 {
 			if err := m.watch.Wait(0, m.happened); err != nil {
@@ -270,10 +272,20 @@ func (m *meter) machineCPU() cimeter.Opt[uint64] {
 
 // sample reads a container's counters and books their rise.
 func (m *meter) sample(l *live, tier cgroup.Tier) {
+	m.sampled(l, tier, m.read(l, tier))
+}
+
+// read reads a container's counters.
+func (m *meter) read(l *live, tier cgroup.Tier) error {
 	err := l.group.Read(&l.sample, tier)
 	if l.net != nil {
 		_ = l.net.Read(&l.sample) // gone: the last values stand
 	}
+	return err
+}
+
+// sampled takes a container's counters as they were read, with the error of that.
+func (m *meter) sampled(l *live, tier cgroup.Tier, err error) {
 	m.book(l, err)
 	if tier == cgroup.Full {
 		m.limit(l, time.Now())
@@ -298,12 +310,20 @@ func (m *meter) book(l *live, err error) {
 	default:
 		m.gauges.readErrors.Add(1)
 	}
+	m.advance(l)
+}
+
+// advance books what a container's sample shows more than the last.
+func (m *meter) advance(l *live) {
 	m.ledger.Advance(l.segment, &l.sample)
 	if cpu, ok := l.sample.Counter(cimeter.CPUTotal); ok && cpu > l.cpu {
 		if l.parent != nil {
 			l.parent.captured += cpu - l.cpu
 		}
 		l.cpu = cpu
+	}
+	for i, c := range ofProcesses {
+		l.booked[i], _ = l.sample.Counter(c)
 	}
 }
 

@@ -23,7 +23,18 @@ func TestAgent_waitsItsTurn(t *testing.T) {
 			return CommandTold{Stage: "turn", Inside: true}
 		}
 		return CommandTold{Own: true}
-	}, cimeter.StageWaiting)
+	}, false, cimeter.StageWaiting)
+}
+
+// What a stage has used until it is seen to have begun is its own.
+func TestAgent_waitsItsTurn_begun(t *testing.T) {
+	waitsItsTurn(t, func(_ *cimeter.Identity, cmdline []byte) CommandTold {
+		if bytes.Contains(cmdline, []byte("work")) {
+			time.Sleep(50 * time.Millisecond) // a machine with much to do
+			return CommandTold{Stage: "turn", Inside: true}
+		}
+		return CommandTold{Own: true}
+	}, true, cimeter.StageWaiting)
 }
 
 // Where no command line names a stage it stays in the one that it has entered: a
@@ -31,12 +42,12 @@ func TestAgent_waitsItsTurn(t *testing.T) {
 func TestAgent_waitsItsTurn_unnamed(t *testing.T) {
 	waitsItsTurn(t, func(_ *cimeter.Identity, cmdline []byte) CommandTold {
 		return CommandTold{Own: !bytes.Contains(cmdline, []byte("work"))}
-	}, "turn")
+	}, false, "turn")
 }
 
-// waitsItsTurn has a container wait for its turn and take it; after is the stage
-// that it is in then.
-func waitsItsTurn(t *testing.T, told func(*cimeter.Identity, []byte) CommandTold, after string) {
+// waitsItsTurn has a container wait for its turn and take it; atOnce: it works before it
+// can be seen to. after is the stage that it is in then.
+func waitsItsTurn(t *testing.T, told func(*cimeter.Identity, []byte) CommandTold, atOnce bool, after string) {
 	e, s := newEngine(), newShelf()
 	o := options(e, s)
 	var got atomic.Bool // the runner has a build
@@ -94,9 +105,17 @@ func waitsItsTurn(t *testing.T, told func(*cimeter.Identity, []byte) CommandTold
 			t.Fatal(err)
 		}
 	}
+	begin := func() {
+		if _, err := in.Write([]byte("\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if atOnce {
+		begin()
+	}
 	within(t, "its turn has come", func() bool { return stage() == "turn" })
-	if _, err := in.Write([]byte("\n")); err != nil {
-		t.Fatal(err)
+	if !atOnce {
+		begin()
 	}
 	if err := turn.Wait(); err != nil {
 		t.Fatal(err)

@@ -70,8 +70,9 @@ func (l *Ledger) SetNotMetered(s *Segment, member, reason string) {
 // inside it, for a container that goes through several stages. A segment whose
 // stage was open gets that name; one that was in another stage is split. In
 // cimeter.StageWaiting it is in none: that has one attempt, and its time is not the
-// build's. The caller has just advanced it by sample, read at the boundary; a
-// MemoryPeak of 0 in it says that the kernel begins a new one there.
+// build's. The caller has just advanced it by sample, what it showed at the boundary; a
+// MemoryPeak of 0 in it says that the kernel begins a new one there. t may lie back,
+// as far as the last tick.
 func (l *Ledger) Enter(s *Segment, t time.Time, stage string, source cimeter.Boundary, sample *cimeter.Sample) {
 	b := s.build
 	if b == nil || s.part.Decided && s.part.Name == stage {
@@ -85,6 +86,9 @@ func (l *Ledger) Enter(s *Segment, t time.Time, stage string, source cimeter.Bou
 		return
 	}
 	old := s.part
+	if t.Before(old.Ticked) {
+		t = old.Ticked
+	}
 	old.end(t)
 	peak, known := sample.Gauge(cimeter.MemoryPeak)
 	s.part = &part{PartState: PartState{

@@ -192,13 +192,19 @@ func (f *Forest) shut(n *treeNode) {
 
 // clock reads a process's own CPU time; false: it is gone.
 func (f *Forest) clock(n *treeNode) bool {
+	own, ok := clock(n.pid)
+	n.own = max(n.own, uint64(own))
+	return ok
+}
+
+// clock reads the CPU time of a process's threads; false: it is gone.
+func clock(pid int) (time.Duration, bool) {
 	var t unix.Timespec
 	// The clock of another process: ~pid, and 2 for CPUCLOCK_SCHED (linux/posix-timers.h).
-	if unix.ClockGettime(int32(^n.pid<<3|2), &t) != nil {
-		return false
+	if unix.ClockGettime(int32(^pid<<3|2), &t) != nil {
+		return 0, false
 	}
-	n.own = max(n.own, uint64(t.Nano()))
-	return true
+	return time.Duration(t.Nano()), true
 }
 
 // Monotonic is the kernel's monotonic clock, which events and families tell

@@ -75,6 +75,31 @@ func (fs *FS) StartTime(pid int) (ticks uint64, err error) {
 	return s.StartTime, err
 }
 
+// Used is what a process has used since it was started.
+type Used struct {
+	CPU       time.Duration // of all its threads and of the children that it waited for; of these in steps of 10 ms
+	StartTime uint64        // ticks (1/100 s) since the machine was started
+}
+
+// Used tells what a process has used.
+func (fs *FS) Used(pid int) (Used, error) {
+	s, err := fs.Stat(pid)
+	if err != nil {
+		return Used{}, err
+	}
+	own := s.UserTime + s.SystemTime
+	if ns, ok := clock(pid); ok { // each of the two is rounded down
+		own = min(max(own, ns), own+2*tick)
+	}
+	return Used{CPU: own + s.ChildrenUserTime + s.ChildrenSystemTime, StartTime: s.StartTime}, nil
+}
+
+// Ticks is now, as a process's start time is told.
+func Ticks() uint64 { return uint64(boot() / tick) }
+
+// Since is how long ago the given tick began.
+func Since(ticks uint64) time.Duration { return boot() - time.Duration(ticks)*tick }
+
 // Stat reads /proc/PID/stat.
 func (fs *FS) Stat(pid int) (Stat, error) {
 	var buf [1024]byte
