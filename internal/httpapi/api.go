@@ -208,14 +208,22 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			err = rt.handle(tw, r)
 		}
 		if err != nil {
-			a.fail(tw, rt.path, err)
+			a.fail(tw, r, rt.path, err)
 		}
 	}
 }
 
 // fail answers an error by its code. An error without one is the operator's
-// business: the client is told nothing of it.
-func (a *API) fail(w *trackedWriter, path string, err error) {
+// business: the client is told nothing of it. Of a client that went away nobody is
+// told: what it asked for was broken off with it.
+func (a *API) fail(w *trackedWriter, r *http.Request, path string, err error) {
+	if r.Context().Err() != nil {
+		if w.wrote {
+			panic(http.ErrAbortHandler)
+		}
+		writeProblem(w, problem{Status: http.StatusRequestTimeout, Detail: "client went away"})
+		return
+	}
 	if w.wrote {
 		a.report(path, err)
 		panic(http.ErrAbortHandler)

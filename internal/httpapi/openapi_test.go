@@ -33,10 +33,12 @@ type (
 	parameter struct {
 		Ref      string `json:"$ref"`
 		Name, In string
+		Required bool
 		Schema   *schema
 	}
 	response struct {
 		Ref     string `json:"$ref"`
+		Headers map[string]any
 		Content map[string]struct{ Schema *schema }
 	}
 	schema struct {
@@ -46,6 +48,9 @@ type (
 		Required             []string
 		Items                *schema
 		Enum                 []any
+		Default              any
+		Minimum, Maximum     *int
+		MaxLength            int
 		AdditionalProperties *bool
 	}
 )
@@ -121,10 +126,15 @@ func (d *openAPI) response(op operation, status int) (response, bool) {
 	if !ok {
 		r, ok = op.Responses["default"]
 	}
+	return d.resolve(r), ok
+}
+
+// resolve is the response that a reference stands for.
+func (d *openAPI) resolve(r response) response {
 	if name, isRef := strings.CutPrefix(r.Ref, "#/components/responses/"); isRef {
-		r, ok = d.Components.Responses[name]
+		return d.Components.Responses[name]
 	}
-	return r, ok
+	return r
 }
 
 // described is the path of a route as the description writes it.

@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -16,7 +17,7 @@ const writeTimeout = time.Minute
 func (e *Encoder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "method not allowed: want GET or HEAD", http.StatusMethodNotAllowed)
+		problem(w, http.StatusMethodNotAllowed, "want GET or HEAD")
 		return
 	}
 	select {
@@ -24,7 +25,7 @@ func (e *Encoder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-e.serving }()
 	default:
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many scrapes at once: want at most "+strconv.Itoa(maxScrapes), http.StatusServiceUnavailable)
+		problem(w, http.StatusServiceUnavailable, "too many scrapes at once: want at most "+strconv.Itoa(maxScrapes))
 		return
 	}
 	format, contentType := Negotiate(r.Header.Get("Accept"))
@@ -38,6 +39,14 @@ func (e *Encoder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	// An error is the connection's, and nobody is left to tell.
 	_ = e.Encode(response{w}, format)
+}
+
+// problem answers an error as all of cimeter's API does (RFC 9457).
+func problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	// An error is the connection's.
+	_, _ = fmt.Fprintf(w, `{"type":"about:blank","title":%q,"status":%d,"detail":%q}`+"\n", http.StatusText(status), status, detail)
 }
 
 // response is told when all of the body comes in one piece.
