@@ -72,7 +72,7 @@ func openEngines(conf *config.Agent, variables []string) (_ *engines, err error)
 		e.add("docker", i, host, d)
 	}
 	for i, socket := range conf.CRI {
-		c, err := cri.Open(cri.Options{Socket: socket, Variables: variables})
+		c, err := cri.Open(cri.Options{Socket: socket, Variables: variables, NoEvents: conf.CRIEvents == "off"})
 		if err != nil {
 			return nil, err
 		}

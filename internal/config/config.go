@@ -51,6 +51,7 @@ type Agent struct {
 	Quiet         time.Duration `yaml:"quiet" min:"0s" max:"24h" doc:"How long a build whose containers exist, but do not run, stays open: between two steps a runner may pull a large image."`
 	Docker        Docker        `yaml:"docker" doc:"The Docker Engine that CI runners use."`
 	CRI           []string      `yaml:"cri" check:"socket" max:"8" doc:"Sockets of the Kubernetes runtimes (containerd, CRI-O) to follow, such as unix:///run/containerd/containerd.sock."`
+	CRIEvents     string        `yaml:"cri_events" oneof:"auto off" doc:"Whether a Kubernetes runtime that streams what happens to containers is followed by that (auto), or asked when the kernel tells of a new or empty cgroup and for a list every ten seconds, as one that does not (off). See docs/kubernetes.md."`
 	Podman        []string      `yaml:"podman" check:"docker" max:"32" doc:"Addresses of the API services of Podman to follow, such as unix:///run/podman/podman.sock."`
 	Kubernetes    Kubernetes    `yaml:"kubernetes" doc:"What an API server of Kubernetes is asked for, which tells what the runtime of a node does not."`
 	Processes     string        `yaml:"processes" oneof:"auto events scan off" doc:"How builds are found that run in no container: by the kernel's process events (events; agent does not start without the right to them), by looking at all processes once in an interval (scan), by events where they may be had and looking otherwise (auto), or not at all (off). See docs/shell-builds.md."`
@@ -151,6 +152,7 @@ func Default() Config {
 			Grace:       10 * time.Second,
 			Quiet:       10 * time.Minute,
 			Docker:      Docker{Enabled: true},
+			CRIEvents:   "auto",
 			Processes:   "auto",
 			CgroupRoot:  "/sys/fs/cgroup",
 			ProcRoot:    "/proc",

@@ -30,8 +30,11 @@ type Options struct {
 	// of a container.
 	Variables []string
 	// Every is the time between two lists while the runtime sends no events, a
-	// sixth of that while it does; 0 is ten seconds.
+	// sixth of that while it does, and how long a stream of events lives: a runtime
+	// waits at most so long for a process that was stopped. 0 is ten seconds.
 	Every time.Duration
+	// NoEvents has the runtime asked, also where it streams events.
+	NoEvents bool
 }
 
 // maxNoticed bounds the cgroups that are told of and not looked at yet: more than a
@@ -43,6 +46,7 @@ type Client struct {
 	socket    string
 	variables map[string]bool
 	every     time.Duration
+	noEvents  bool
 	http      *http.Client
 	noticed   chan noticed
 
@@ -65,7 +69,7 @@ func Open(o Options) (*Client, error) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	c := &Client{
-		socket: o.Socket, every: o.Every, variables: make(map[string]bool), noticed: make(chan noticed, maxNoticed), seen: make(map[string]seen),
+		socket: o.Socket, every: o.Every, noEvents: o.NoEvents, variables: make(map[string]bool), noticed: make(chan noticed, maxNoticed), seen: make(map[string]seen),
 		http: &http.Client{Transport: &http.Transport{
 			Protocols: protocols, DisableCompression: true, IdleConnTimeout: time.Minute,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "unix", path) },

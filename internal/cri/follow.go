@@ -3,7 +3,7 @@ package cri
 import (
 	"context"
 	"errors"
-	"io"
+	"slices"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -55,27 +55,23 @@ type open struct {
 // more.
 func (o *open) closedBy(s state) bool { return s == exited || o.running && s == running }
 
-// streamed is one event of the stream, or why it ended.
-type streamed struct {
-	message []byte
-	err     error
-}
-
 // Follow calls fn for each event until ctx ends or the runtime does not answer, and
 // returns why it ended: never nil. What happened since List is told first, whatever
 // since is. Where the runtime sends no events, they are what has changed from one
 // list to the next, and when the cgroup of a container was noticed.
 func (c *Client) Follow(ctx context.Context, _ time.Time, connected func(), fn func(cimeter.ContainerEvent)) error {
 	ctx, cancel := context.WithCancel(ctx)
+	f := &follower{Client: c, fn: fn, open: make(map[string]*open), stirred: make(chan struct{}, 1)}
 	events := make(chan streamed)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.stream(ctx, events)
+		if !c.noEvents {
+			c.stream(ctx, events, f.stirred)
+		}
 	}()
 	defer func() { cancel(); <-ended }()
 
-	f := &follower{Client: c, fn: fn, open: make(map[string]*open)}
 	if err := f.all(ctx); err != nil {
 		return err
 	}
@@ -91,11 +87,18 @@ func (c *Client) Follow(ctx context.Context, _ time.Time, connected func(), fn f
 		case <-ctx.Done():
 			return c.wrap("follow", ctx.Err())
 		case e := <-events:
-			if e.err != nil {
+			switch {
+			case e.err != nil:
 				return c.wrap("GetContainerEvents", e.err)
+			case e.missed:
+				next = time.Now()
+			case e.idle:
+				f.streams, every, next = false, c.every, time.Now().Add(c.every)
+				tick.Reset(c.every)
+			default:
+				f.streams, every = true, 6*c.every
+				err = f.event(ctx, e.message)
 			}
-			f.streams, every = true, 6*c.every
-			err = f.event(ctx, e.message)
 		case n := <-c.noticed:
 			err = f.notice(ctx, n)
 		case <-again.C:
@@ -116,60 +119,27 @@ func (c *Client) Follow(ctx context.Context, _ time.Time, connected func(), fn f
 	}
 }
 
-// stream sends the events of the runtime's stream until that breaks. A runtime that
-// has none is asked again now and then: a newer one may have taken its place.
-func (c *Client) stream(ctx context.Context, events chan<- streamed) {
-	for {
-		err := c.streamOnce(ctx, events)
-		if !errors.Is(err, cimeter.ErrUnsupported) {
-			select {
-			case events <- streamed{err: err}:
-			case <-ctx.Done():
-			}
-			return
-		}
-		select {
-		case <-time.After(6 * c.every):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// streamOnce sends the events of one stream, and returns why it ended: never nil.
-// cimeter.ErrUnsupported: the runtime streams none. containerd does not know the call
-// before 1.7; CRI-O ends it at once, and well, where enable_pod_events is off.
-func (c *Client) streamOnce(ctx context.Context, events chan<- streamed) error {
-	r, err := c.open(ctx, "GetContainerEvents", nil)
-	if err != nil {
-		return err
-	}
-	defer r.Body.Close()
-	for ends := cimeter.ErrUnsupported; ; ends = cimeter.ErrUnavailable {
-		m, err := message(r.Body, nil)
-		if errors.Is(err, io.EOF) {
-			if err = status(r); err == nil {
-				err = ends
-			}
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case events <- streamed{message: m}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // follower is what Follow keeps while it follows.
 type follower struct {
 	*Client
 	fn      func(cimeter.ContainerEvent)
 	open    map[string]*open
-	streams bool // events have come
+	streams bool          // events come
+	stirred chan struct{} // something was asked for: there may be events
+	recent  [maxRecent]happened
+	n       int
 }
+
+// happened is what tells one event from another.
+type happened struct {
+	id   string
+	kind uint64
+	at   int64
+}
+
+// maxRecent bounds the events that are known again when a second stream tells them:
+// more than one tells before the other does.
+const maxRecent = 128
 
 // notice asks about a container that was noticed, or has the stream tell of it first.
 func (f *follower) notice(ctx context.Context, n noticed) error {
@@ -292,6 +262,12 @@ func (f *follower) observe(ctx context.Context, l *listed) error {
 
 // tell tells of the states that a container has gone through since the last event.
 func (f *follower) tell(l *listed, asked bool, exit cimeter.Opt[int], started, ended time.Time) {
+	if asked {
+		select {
+		case f.stirred <- struct{}{}:
+		default:
+		}
+	}
 	before, now := f.seen[l.ID].state, time.Now()
 	if started.IsZero() {
 		started = now
@@ -350,6 +326,12 @@ func (f *follower) event(ctx context.Context, b []byte) error {
 	if err != nil {
 		return f.wrap("GetContainerEvents", err)
 	}
+	h := happened{id, kind, at.UnixNano()}
+	if slices.Contains(f.recent[:], h) {
+		return nil
+	}
+	f.recent[f.n%maxRecent] = h
+	f.n++
 	if kind == deleted {
 		if s, known := f.seen[id]; known {
 			f.destroyed(id, s, at, false)

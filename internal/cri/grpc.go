@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/cimeter/cimeter"
 )
@@ -46,7 +47,8 @@ func (c *Client) call(ctx context.Context, method string, request []byte) ([]byt
 	return b, nil
 }
 
-// open sends a call. The answer's body holds the messages.
+// open sends a call, with the deadline that ctx has. The answer's body holds the
+// messages.
 func (c *Client) open(ctx context.Context, method string, request []byte) (*http.Response, error) {
 	body := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(request))), request...)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime.v1.RuntimeService/"+method, bytes.NewReader(body))
@@ -56,6 +58,10 @@ func (c *Client) open(ctx context.Context, method string, request []byte) (*http
 	r.Header.Set("Content-Type", "application/grpc")
 	r.Header.Set("TE", "trailers")
 	r.Header.Set("User-Agent", "cimeter")
+	if deadline, ok := ctx.Deadline(); ok {
+		left := min(max(time.Until(deadline).Milliseconds(), 1), 99_999_999) // eight digits at most
+		r.Header.Set("Grpc-Timeout", strconv.FormatInt(left, 10)+"m")
+	}
 	answer, err := c.http.Do(r)
 	if err != nil {
 		var u *url.Error
