@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
@@ -28,8 +27,11 @@ type buildsView struct {
 	page
 	Suggests bool // the filter suggests names
 	S        selection
+	Keep     []hidden // of the form of the filter
 	Chips    []chip
 	Ranges   []choice
+	Shows    map[string]bool // the columns
+	Columns  *chooser
 	Wrong    *wrong
 	Problem  string
 	Count    string
@@ -54,16 +56,25 @@ type buildRow struct {
 	Ref      string
 	RefTitle string
 	Machine  link
+	Runner   link
 	Started  stamp
+	Ended    stamp
 	Queue    string
+	QueueOf  string // why it is absent, as the others that end so
 	Wall     string
+	WallOf   string
 	CPU      string
+	CPUOf    string
+	Cores    string
+	CoresOf  string
 	Memory   string
 	MemoryOf string
 	Bar      string // path
 	Near     bool
 	Disk     string
+	DiskOf   string
 	Net      string
+	NetOf    string
 	Verdict  string
 	Badge    string
 	Spark    string // path
@@ -120,7 +131,9 @@ func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 	now := p.o.Now()
 	v := buildsView{page: p.page(r, "Builds", "builds"), S: selectionOf(r, now, "24h")}
 	v.Search, v.Suggests = v.S.Q, p.o.Names != nil
-	v.Chips, v.Ranges = v.S.chips("/builds"), v.S.rangeChoices("/builds")
+	v.Shows, v.Problem = v.S.columns()
+	v.Chips, v.Ranges, v.Keep, v.Span = v.S.chips("/builds"), v.S.rangeChoices("/builds"), v.S.keep("q"), v.S.spanForm("/builds", now)
+	v.Columns = v.S.chooser(v.Shows)
 	q := Query{Filter: v.S.Filter, Sort: SortEnded, Limit: pageRows, Sums: true, Cursor: v.S.values.Get("cursor")}
 	if s := v.S.values.Get("sort"); s != "" {
 		key, descending := strings.CutPrefix(s, "-")
@@ -146,14 +159,14 @@ func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 	for i := range page.Rows {
 		v.Rows = append(v.Rows, cols.row(&page.Rows[i], now))
 	}
-	v.Headings = cols.headings(&v.S, q)
+	v.Headings = cols.headings(&v.S, q, v.Shows)
 	if q.Cursor != "" {
 		v.First = v.S.url("/builds")
 	}
 	if page.Next != "" {
 		v.Next = v.S.url("/builds", "cursor", page.Next)
 	}
-	v.CSV, v.NDJSON = v.S.url("/api/v1/builds", "format", "csv"), v.S.url("/api/v1/builds", "format", "ndjson")
+	v.CSV, v.NDJSON = v.S.export("csv", q), v.S.export("ndjson", q)
 	v.Count = fmt.Sprintf("%d builds", len(v.Rows))
 	if t := page.Sums; t != nil {
 		v.Totals, v.Count = totals(t), builds(t.Builds)
@@ -221,77 +234,4 @@ func totals(t *Sums) []figure {
 		{"median time", optional(t.WallP50, seconds), "half of the builds took less"},
 		{"95 % within", optional(t.WallP95, seconds), "95 of 100 builds took less"},
 	}
-}
-
-// listColumns are the units of a list of builds.
-type listColumns struct{ queue, wall, cpu, memory, disk, net column }
-
-func columnsOf(rows []Row) listColumns {
-	var queue, wall, cpu, memory, disk, net []opt
-	for i := range rows {
-		r := &rows[i]
-		queue, wall, cpu = append(queue, r.Queue()), append(wall, r.Wall()), append(cpu, r.CPUSeconds)
-		memory, disk, net = append(memory, number(r.MemoryPeak)), append(disk, number(r.DiskBytes)), append(net, number(r.NetBytes))
-	}
-	return listColumns{timeColumn(largest(queue...)), timeColumn(largest(wall...)), timeColumn(largest(cpu...)),
-		bytesColumn(largest(memory...)), bytesColumn(largest(disk...)), bytesColumn(largest(net...))}
-}
-
-func (c listColumns) headings(s *selection, q Query) []heading {
-	sortable := func(label, unit, title string, by Sort) heading {
-		h := heading{Label: label, Unit: unit, Title: title, Class: "n", URL: s.url("/builds", "sort", "-"+string(by))}
-		if q.Sort == by {
-			h.Sorted = "descending"
-			if q.Ascending {
-				h.Sorted = "ascending"
-			} else {
-				h.URL = s.url("/builds", "sort", string(by))
-			}
-		}
-		return h
-	}
-	started := sortable("started", "", "when it began; sorted by when it ended", SortEnded)
-	started.Class = ""
-	return []heading{
-		{Label: "result", Class: "result"}, {Label: "build"}, {Label: "ref"}, {Label: "machine"}, started,
-		sortable("queue", c.queue.Unit, "from created to started", SortQueue),
-		sortable("time", c.wall.Unit, "from start to end", SortWall),
-		sortable("CPU", c.cpu.Unit, "CPU seconds, user and system", SortCPU),
-		{Label: "over time", Title: "CPU over the build's time", Class: "spark"},
-		sortable("memory", c.memory.Unit, "peak; the bar shows it against the limit", SortMemory),
-		sortable("disk", c.disk.Unit, "read and written", SortDisk),
-		sortable("net", c.net.Unit, "received and sent", SortNet),
-		{Label: "finding"},
-	}
-}
-
-func (c listColumns) row(r *Row, now time.Time) buildRow {
-	b := buildRow{ID: r.Key, Result: resultOf(r.Result, r.Running), Build: link{Text: label(&r.Build), URL: buildURL(r.Key), Title: title(r.Key)},
-		Ref: display.Fit(r.Ref, 28, "…"), RefTitle: title(r.Ref + " " + r.SHA), Started: stampOf(now, r.StartedAt),
-		Queue: c.queue.cell(r.Queue()), Wall: c.wall.cell(r.Wall()), CPU: c.cpu.cell(r.CPUSeconds),
-		Memory: c.memory.cell(number(r.MemoryPeak)), Disk: c.disk.cell(number(r.DiskBytes)), Net: c.net.cell(number(r.NetBytes)),
-		Spark: sparkPath(r.CPUSpark)}
-	if r.Machine != "" {
-		b.Machine = link{display.Fit(r.Machine, 24, "…"), href("/machine", "name", r.Machine), title(r.Machine)}
-	}
-	if r.MemoryPeak.Known && r.MemoryLimit.Known && r.MemoryLimit.Value > 0 {
-		share := float64(r.MemoryPeak.Value) / float64(r.MemoryLimit.Value)
-		b.Bar, b.Near = barPath(share), share >= 0.9
-		b.MemoryOf = percent(share) + " of its limit of " + amount(float64(r.MemoryLimit.Value))
-	}
-	if len(r.Verdicts) > 0 {
-		b.Verdict = verdictWord(r.Verdicts[0])
-		if n := len(r.Verdicts) - 1; n > 0 {
-			b.Verdict += fmt.Sprintf(" +%d", n)
-		}
-	} else if b.Near {
-		b.Verdict = "near its memory limit"
-	}
-	switch {
-	case r.Unmetered:
-		b.Badge = "not metered"
-	case !r.Complete && !r.Running:
-		b.Badge = "incomplete"
-	}
-	return b
 }

@@ -35,9 +35,6 @@ type placeView struct {
 	Worst    string // coverage of the day
 	Runs     []nowBuild
 	MoreRuns string
-	Name     string // the parameter that names it: name or key
-	Value    string
-	From, To string // of the inputs
 	Busy     *lineGroup
 	BusyNote string
 	DayNote  string
@@ -252,16 +249,14 @@ func (p *Pages) place(r *http.Request, kind, shown string) (placeView, *selectio
 	now := p.o.Now()
 	s := selectionOf(r, now, "24h")
 	v := placeView{page: p.page(r, shown, "machines"), Kind: kind, Ranges: s.rangeChoices(r.URL.Path)}
+	v.Span = s.spanForm(r.URL.Path, now)
 	v.Crumbs = []link{{Text: "Machines", URL: "/machines"}}
 	v.Lines = "now"
-	v.Name = map[string]string{"machine": "name", "runner": "key"}[kind]
-	v.Value = r.URL.Query().Get(v.Name)
 	from, to := s.span(now)
 	if s.err != nil {
 		v.Problem = s.wrong().Want
 		from = now.Add(-24 * time.Hour)
 	}
-	v.From, v.To = minute(from), minute(to)
 	return v, &s, from, to.Add(time.Second)
 }
 

@@ -106,7 +106,7 @@ func hours(largest float64) column {
 func (p *Pages) groupsPage(r *http.Request, title, active, byDefault string) (groupsView, time.Time, time.Time) {
 	now := p.o.Now()
 	v := groupsView{page: p.page(r, title, active), S: selectionOf(r, now, byDefault)}
-	v.Ranges = v.S.rangeChoices(r.URL.Path)
+	v.Ranges, v.Span = v.S.rangeChoices(r.URL.Path), v.S.spanForm(r.URL.Path, now)
 	from, to := v.S.span(now)
 	if v.S.err != nil {
 		v.Problem = v.S.wrong().Want
@@ -207,7 +207,8 @@ type jobView struct {
 	Refs    []choice
 	Problem string
 	Figures []figure
-	Trends  []trend
+	Span    *spanForm
+	Trends  *trends
 	Few     string
 	Shifts  []shift
 	Peaks   *histogram
@@ -235,7 +236,7 @@ func (p *Pages) job(w http.ResponseWriter, r *http.Request) error {
 	}
 	// The selection knows project; the job is called name here.
 	s := selectionOf(r, now, "30d")
-	v := jobView{page: p.page(r, orElse(name(job), "(no name)"), "projects"), Ranges: s.rangeChoices("/job")}
+	v := jobView{page: p.page(r, orElse(name(job), "(no name)"), "projects"), Ranges: s.rangeChoices("/job"), Span: s.spanForm("/job", now)}
 	v.Crumbs = []link{{Text: "Projects", URL: "/projects"}}
 	if project != "" {
 		v.Crumbs = append(v.Crumbs, link{name(project), href("/project", "name", project), title(project)})

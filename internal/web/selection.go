@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -78,6 +79,9 @@ func selectionOf(r *http.Request, now time.Time, byDefault string) selection {
 			}
 			s.Filter = append(s.Filter, filter.Term{Field: b.field, Op: filter.Eq, At: t})
 		}
+		if from, to := s.span(now); s.err == nil && !from.Before(to) {
+			bad("from", "a time before to")
+		}
 	case s.Range == "" && timed:
 	default:
 		if s.Range == "" {
@@ -141,6 +145,73 @@ func (s *selection) url(path string, pairs ...string) string {
 		return path
 	}
 	return path + "?" + v.Encode()
+}
+
+// keep are the parameters, as hidden inputs, that a form leaves as they are: all but
+// those that it has itself, and the place in the list.
+func (s *selection) keep(but ...string) []hidden {
+	var hs []hidden
+	for _, key := range slices.Sorted(maps.Keys(s.values)) {
+		if key == "cursor" || key == "page" || slices.Contains(but, key) {
+			continue
+		}
+		for _, v := range s.values[key] {
+			if v != "" {
+				hs = append(hs, hidden{key, v})
+			}
+		}
+	}
+	return hs
+}
+
+// hidden is an input that is not shown.
+type hidden struct{ Name, Value string }
+
+// spanForm chooses a time by two inputs.
+type spanForm struct {
+	Path     string
+	Keep     []hidden
+	From, To string
+}
+
+func (s *selection) spanForm(path string, now time.Time) *spanForm {
+	f := &spanForm{Path: path, Keep: s.keep("t", "from", "to"), From: display.Fit(s.From, 40, "…"), To: display.Fit(s.To, 40, "…")}
+	if s.err == nil {
+		from, to := s.span(now)
+		f.From, f.To = minute(from), minute(to)
+	}
+	return f
+}
+
+// export is where the API gives all builds of the filter, in the order of the list; it
+// takes no other parameters than its own.
+func (s *selection) export(format string, q Query) string {
+	terms := s.terms
+	pairs := []string{"format", format}
+	given := map[string]bool{}
+	for _, t := range s.exact {
+		key := string(t.Field)
+		if t.Field == filter.Job {
+			key = "name"
+		}
+		if given[key] {
+			terms = append(slices.Clone(terms), t)
+			continue
+		}
+		given[key] = true
+		pairs = append(pairs, key, t.Text)
+	}
+	for _, t := range s.Filter[len(s.terms)+len(s.exact):] { // of t, from and to
+		pairs = append(pairs, string(t.Field), t.At.UTC().Format(time.RFC3339))
+	}
+	pairs = append(pairs, "q", terms.String())
+	if q.Sort != SortEnded {
+		pairs = append(pairs, "sort", string(q.Sort))
+	}
+	if q.Ascending {
+		pairs = append(pairs, "order", "asc")
+	}
+	return href("/api/v1/builds", pairs...)
 }
 
 // chip is a term of the filter with the link that drops it.

@@ -239,6 +239,7 @@ type page struct {
 	Grouped bool   // there are pages of projects and machines
 	Queued  bool   // there is a page of the queue
 	Crumbs  []link
+	Span    *spanForm // of a page of a time
 }
 
 type link struct{ Text, URL, Title string }
