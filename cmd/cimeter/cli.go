@@ -127,7 +127,9 @@ func (e *env) logger(c config.Log) (_ *slog.Logger, limit *loglimit.Handler) {
 		panic(err) // config lets nothing else through
 	}
 	lines := promslog.New(&promslog.Config{Level: level, Format: format, Writer: e.stderr})
-	limit = loglimit.New(lines.Handler(), logWindow)
+	// One of each kind for each server, output and so on: the failure of one must
+	// not hide that of another.
+	limit = loglimit.New(lines.Handler(), logWindow, "server", "output", "name", "engine", "ci", "registry", "service", "route")
 	return slog.New(limit), limit
 }
 

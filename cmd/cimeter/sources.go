@@ -32,7 +32,7 @@ func newSources(conf config.Config, counts *tally.Table, log *slog.Logger) sourc
 			u.RawQuery = "" // it may hold a key
 			at = u.String()
 		}
-		log.Info("reading a source", "source", s.Name, "at", at)
+		log.Info("reading a source", "name", s.Name, "at", at)
 	}
 	b := bridge.New(sources, counts, log)
 	return sourced{[]func() []series.Family{b.Families}, []func() []series.Family{b.Served}, b.Run}

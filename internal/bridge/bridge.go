@@ -71,7 +71,7 @@ func (b *Bridge) follow(ctx context.Context, i int) {
 	if s.Interval == 0 {
 		s.Interval = DefaultInterval
 	}
-	log := b.log.With("source", s.Name)
+	log := b.log.With("name", s.Name) // "source" is where in the program a line was logged
 	// The first read comes soon, but not all sources' at once.
 	wait := time.NewTimer(rand.N(min(s.Interval, time.Second)))
 	defer wait.Stop()

@@ -21,9 +21,9 @@ const maxKinds = 256
 
 // Handler passes records on to another handler, less their repeats. Records are
 // of one kind when level, message and the attributes of the logger are the same;
-// the record's own attributes do not count, since messages are fixed phrases and
-// attributes are what varies. Records below [slog.LevelInfo] always pass: who
-// asks for them wants all.
+// of the record's own attributes only those count that [New] is told of, since
+// messages are fixed phrases and attributes are what varies. Records below
+// [slog.LevelInfo] always pass: who asks for them wants all.
 type Handler struct {
 	next   slog.Handler
 	logger string // what With and WithGroup added, as part of the kind
@@ -31,7 +31,8 @@ type Handler struct {
 }
 
 type shared struct {
-	window time.Duration
+	window  time.Duration
+	subject []string // keys of attributes that say what a record is about
 
 	mu      sync.Mutex
 	kinds   map[kind]*repeats
@@ -39,20 +40,24 @@ type shared struct {
 }
 
 type kind struct {
-	level           slog.Level
-	logger, message string
+	level                  slog.Level
+	logger, message, about string
 }
 
 type repeats struct {
 	since   time.Time // time of the record that passed
 	dropped int       // since then
 	report  slog.Handler
+	pc      uintptr     // where it was logged
+	attrs   []slog.Attr // what it was about
 }
 
 // New returns a handler that passes at most one record of a kind to next within
-// window.
-func New(next slog.Handler, window time.Duration) *Handler {
-	return &Handler{next: next, shared: &shared{window: window, kinds: map[kind]*repeats{}}}
+// window. Records whose attributes of the keys subject differ are of different
+// kinds: of two servers that do not answer, both are told. They should be names
+// of what there is little of.
+func New(next slog.Handler, window time.Duration, subject ...string) *Handler {
+	return &Handler{next: next, shared: &shared{window: window, subject: subject, kinds: map[kind]*repeats{}}}
 }
 
 // Enabled implements [slog.Handler].
@@ -82,7 +87,12 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelInfo || r.Time.IsZero() {
 		return h.next.Handle(ctx, r)
 	}
-	pass, dropped := h.shared.admit(kind{r.Level, h.logger, r.Message}, r.Time, h.next)
+	about := h.shared.about(r)
+	k := kind{r.Level, h.logger, r.Message, ""}
+	for _, a := range about {
+		k.about += "\x00" + a.String()
+	}
+	pass, dropped := h.shared.admit(k, r.Time, repeats{report: h.next, pc: r.PC, attrs: about})
 	if !pass {
 		return nil
 	}
@@ -93,9 +103,23 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
+// about returns the attributes that say what a record is about.
+func (s *shared) about(r slog.Record) (about []slog.Attr) {
+	if len(s.subject) == 0 {
+		return nil
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if slices.Contains(s.subject, a.Key) {
+			about = append(about, a)
+		}
+		return true
+	})
+	return about
+}
+
 // admit reports whether a record of kind k passes at now, and how many were
-// dropped before it.
-func (s *shared) admit(k kind, now time.Time, report slog.Handler) (pass bool, dropped int) {
+// dropped before it. first says how drops are told at the end.
+func (s *shared) admit(k kind, now time.Time, first repeats) (pass bool, dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r, ok := s.kinds[k]; ok {
@@ -116,7 +140,8 @@ func (s *shared) admit(k kind, now time.Time, report slog.Handler) (pass bool, d
 		}
 	}
 	if len(s.kinds) < maxKinds {
-		s.kinds[k] = &repeats{since: now, report: report}
+		first.since = now
+		s.kinds[k] = &first
 	}
 	return true, 0
 }
@@ -139,7 +164,8 @@ func (h *Handler) Flush(ctx context.Context, now time.Time) error {
 	h.shared.mu.Unlock()
 	slices.SortFunc(lasts, func(a, b last) int { return a.since.Compare(b.since) })
 	for _, l := range lasts {
-		r := slog.NewRecord(now, l.level, l.message, 0)
+		r := slog.NewRecord(now, l.level, l.message, l.pc)
+		r.AddAttrs(l.attrs...)
 		r.AddAttrs(slog.Int("dropped", l.dropped))
 		if err := l.report.Handle(ctx, r); err != nil {
 			return err

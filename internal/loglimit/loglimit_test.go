@@ -77,6 +77,40 @@ func TestHandler_TellsLoggersApart(t *testing.T) {
 	}
 }
 
+// What a record is about tells it from others of the same message, and is told
+// with the drops at the end, beside the line of the source.
+func TestHandler_TellsSubjectsApart(t *testing.T) {
+	var out bytes.Buffer
+	h := loglimit.New(slog.NewTextHandler(&out, &slog.HandlerOptions{AddSource: true, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch {
+		case a.Key == slog.TimeKey:
+			return slog.Attr{}
+		case a.Key == slog.SourceKey && a.Value.Any().(*slog.Source).Line == 0:
+			return slog.String(slog.SourceKey, "nowhere")
+		case a.Key == slog.SourceKey:
+			return slog.String(slog.SourceKey, "here")
+		}
+		return a
+	}}), time.Minute, "server")
+	l := slog.New(h)
+	for try := range 3 {
+		for _, server := range []string{"a", "b"} {
+			l.Warn("told nothing", "server", server, "try", try)
+		}
+	}
+	if err := h.Flush(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	want := `level=WARN source=here msg="told nothing" server=a try=0
+level=WARN source=here msg="told nothing" server=b try=0
+level=WARN source=here msg="told nothing" server=a dropped=2
+level=WARN source=here msg="told nothing" server=b dropped=2
+`
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
 func TestHandler_PassesDebugAndClockSteps(t *testing.T) {
 	var out bytes.Buffer
 	h := loglimit.New(text(&out), time.Minute)

@@ -214,11 +214,12 @@ func (p *Poller) Cancel(ctx context.Context, key, by string) error {
 	ctx, stop := context.WithTimeout(ctx, CancelTime)
 	defer stop()
 	err := s.Cancel.Cancel(ctx, key)
+	log := p.log.With("build", key, "server", s.Name, "by", by) // each is a kind of its own: none is left out as a repeat
 	if err != nil {
-		p.log.Warn("build was not canceled", "build", key, "server", s.Name, "by", by, "err", err)
+		log.Warn("build was not canceled", "err", err)
 		return fmt.Errorf("cancel %s: %w", key, err)
 	}
-	p.log.Info("build was canceled", "build", key, "server", s.Name, "by", by)
+	log.Info("build was canceled")
 	return nil
 }
 
