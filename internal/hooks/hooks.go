@@ -118,7 +118,7 @@ func (r *Receiver) Receive(ci string, header http.Header, body []byte) error {
 		return fmt.Errorf("read webhook: %w", err)
 	}
 	report.At = now
-	report.WholeJobs, report.WholeWorkers = false, false // a webhook tells of one thing
+	report.WholeJobs, report.WholeWorkers, report.EveryWorker = false, false, false // a webhook tells of one thing
 	key := idOf(of.Name, id)
 	if id != "" && !r.first(key, now) {
 		r.count(ci, "duplicate")

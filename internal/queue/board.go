@@ -75,6 +75,7 @@ type server struct {
 
 	wholeJobs, wholeWorkers time.Time // when a whole list was asked for last
 	toldJobs, toldWorkers   bool
+	everyWorker             bool                // as Report.EveryWorker last said
 	clock                   told[time.Duration] // that was told last
 	off                     time.Duration       // how far it is ahead of ours, steady: see near
 	heard, asked            time.Time
@@ -133,6 +134,7 @@ func (b *Board) Add(name string, polled bool, r Report) (changed []cimeter.Job) 
 	}
 	if r.WholeWorkers {
 		s.wholeWorkers = latest(s.wholeWorkers, r.At)
+		s.everyWorker = r.EveryWorker
 	}
 	s.toldJobs = s.toldJobs || r.WholeJobs || len(r.Jobs) > 0
 	s.toldWorkers = s.toldWorkers || r.WholeWorkers || len(r.Workers) > 0

@@ -51,7 +51,7 @@ func (b *Board) Look(now time.Time, agents []AgentBuild) (ended []Ended) {
 	for _, s := range b.order {
 		b.place(s, agents, now)
 		workers := s.list()
-		reasons, pool := map[string]Why{}, newPool(workers)
+		reasons, pool := map[string]Why{}, newPool(workers, s.everyWorker)
 		var waits []float64
 		waiting, blocked, running := 0, 0, 0
 		for key, e := range s.jobs {

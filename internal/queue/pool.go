@@ -11,13 +11,14 @@ import (
 // of its own, wait for a thousand workers.
 type pool struct {
 	workers []cimeter.Worker
+	every   bool             // there are no others
 	online  []int            // places in workers
 	tagged  map[string][]int // those of online that have a tag, or name=*
 	folded  map[string][]int // the same where labels are the same in any case
 }
 
-func newPool(workers []cimeter.Worker) *pool {
-	p := &pool{workers: workers, tagged: map[string][]int{}, folded: map[string][]int{}}
+func newPool(workers []cimeter.Worker, every bool) *pool {
+	p := &pool{workers: workers, every: every, tagged: map[string][]int{}, folded: map[string][]int{}}
 	for i := range workers {
 		w := &workers[i]
 		if w.State == cimeter.WorkerOffline || w.State == cimeter.WorkerDraining {

@@ -35,7 +35,7 @@ func TestPool(t *testing.T) {
 				want = append(want, w.ID)
 			}
 		}
-		newPool(workers).fitting(tags, func(w *cimeter.Worker) bool {
+		newPool(workers, false).fitting(tags, func(w *cimeter.Worker) bool {
 			got = append(got, w.ID)
 			return true
 		})

@@ -19,6 +19,10 @@ type Report struct {
 	// WholeJobs says that every build that waits, is blocked or runs is in Jobs:
 	// one of that server that is not has left. WholeWorkers says so of Workers.
 	WholeJobs, WholeWorkers bool
+	// EveryWorker says that a worker that is not in Workers can take no build of the
+	// server: it is one that lists them all, to a token that may see them all. With
+	// none of them there is nobody to take a build.
+	EveryWorker bool
 	// Clock is the server's clock less ours at At (its Date header): times in
 	// Jobs are by it. Absent when the server did not tell.
 	Clock cimeter.Opt[time.Duration]

@@ -68,7 +68,7 @@ func compareBuilds(x, y *Build) int {
 func (b *Board) view(s *server, workers []cimeter.Worker, now time.Time) (builds []Build, on map[string][]string) {
 	on = map[string][]string{}
 	builds = make([]Build, 0, len(s.jobs))
-	reasons, pool := map[string]Why{}, newPool(workers)
+	reasons, pool := map[string]Why{}, newPool(workers, s.everyWorker)
 	for _, e := range s.jobs {
 		if !s.active(e) {
 			continue

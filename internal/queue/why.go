@@ -39,7 +39,10 @@ func matches(has, wanted, ci string) bool {
 // whyWaiting is what a build that waits for a worker waits for, as far as the
 // server's workers tell. Nothing is told where some of them are not known.
 func whyWaiting(j *cimeter.Job, workers *pool) Why {
-	if len(workers.workers) == 0 || j.Tags == nil {
+	switch {
+	case j.Tags == nil:
+		return WhyUnknown
+	case len(workers.workers) == 0 && !workers.every:
 		return WhyUnknown
 	}
 	any, free, sure := false, false, true

@@ -52,6 +52,28 @@ func TestBoard_whyItWaits(t *testing.T) {
 	}
 }
 
+// That there is no worker at all is a reason only where the server lists every one.
+func TestBoard_noWorkerAtAll(t *testing.T) {
+	b := newBoard()
+	for _, c := range []struct {
+		at           float64
+		whole, every bool
+		want         queue.Why
+	}{
+		{10, false, false, queue.WhyUnknown},
+		{20, true, true, queue.WhyNoWorker},
+		{30, false, false, queue.WhyNoWorker}, // a webhook tells nothing of it
+		{40, true, false, queue.WhyUnknown},
+	} {
+		r := whole(c.at, tagged(1, "arm"))
+		r.WholeWorkers, r.EveryWorker = c.whole, c.every
+		b.Add(server, c.whole, r)
+		if got := b.State(at(c.at + 1)).Builds[0].Why; got != c.want {
+			t.Errorf("at %v: %q: want %q", c.at, got, c.want)
+		}
+	}
+}
+
 // A wait is split by what was seen while it lasted; what was not seen is unknown.
 func TestBoard_waitIsSplit(t *testing.T) {
 	b := newBoard()

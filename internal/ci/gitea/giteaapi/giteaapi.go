@@ -100,7 +100,7 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 		}
 		found, workers = append(found, js...), append(workers, ws...)
 	}
-	report := queue.Report{WholeJobs: true, WholeWorkers: true}
+	report := queue.Report{WholeJobs: true, WholeWorkers: true, EveryWorker: len(c.o.Projects) == 0}
 	told, err := c.note(ctx, r, found, &report)
 	if err != nil {
 		return queue.Report{}, err

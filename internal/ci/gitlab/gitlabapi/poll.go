@@ -144,7 +144,7 @@ func (c *Client) look(ctx context.Context, now time.Time) (queue.Report, error) 
 	}
 	if !p.workersOff && !p.workersAt.IsZero() {
 		r.Workers = busy(p.workers, r.Jobs, p.scope == scopeServer && r.WholeJobs)
-		r.WholeWorkers = true
+		r.WholeWorkers, r.EveryWorker = true, p.scope == scopeServer
 	}
 	return r, nil
 }

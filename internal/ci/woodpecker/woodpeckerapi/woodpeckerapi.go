@@ -97,7 +97,7 @@ func (c *Client) Poll(ctx context.Context) (queue.Report, error) {
 	if err != nil {
 		return queue.Report{}, err
 	}
-	report := queue.Report{WholeJobs: true, WholeWorkers: true}
+	report := queue.Report{WholeJobs: true, WholeWorkers: true, EveryWorker: true}
 	if err := c.name(ctx, r, tasks, &report); err != nil {
 		return queue.Report{}, err
 	}
