@@ -207,8 +207,7 @@ type jobView struct {
 	Refs    []choice
 	Problem string
 	Figures []figure
-	Span    *spanForm
-	Trends  *trends
+	Trends  []trend
 	Few     string
 	Shifts  []shift
 	Peaks   *histogram
@@ -236,7 +235,7 @@ func (p *Pages) job(w http.ResponseWriter, r *http.Request) error {
 	}
 	// The selection knows project; the job is called name here.
 	s := selectionOf(r, now, "30d")
-	v := jobView{page: p.page(r, orElse(name(job), "(no name)"), "projects"), Ranges: s.rangeChoices("/job"), Span: s.spanForm("/job", now)}
+	v := jobView{page: p.page(r, orElse(name(job), "(no name)"), "projects"), Ranges: s.rangeChoices("/job")}
 	v.Crumbs = []link{{Text: "Projects", URL: "/projects"}}
 	if project != "" {
 		v.Crumbs = append(v.Crumbs, link{name(project), href("/project", "name", project), title(project)})
