@@ -3,6 +3,7 @@ package web_test
 import (
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -111,7 +112,7 @@ func TestMachines_list(t *testing.T) {
 		"state=reports&sort=-name": "ci-9 ci-8 ci-7 ci-6 ci-4 ci-3 ci-2 ci-1",
 		"sort=coverage":            "ci-6 ci-2 ci-4 ci-3 ci-7 ci-1 ci-9 ci-5 ci-8", // of which nobody tells it is last
 		"sort=-coverage":           "ci-5 ci-9 ci-1 ci-7 ci-3 ci-4 ci-2 ci-6 ci-8",
-		"t=all&sort=-cpu":          "ci-8 ci-7 ci-4 ci-3 ci-6 ci-2 ci-5 ci-1 ci-9 ",
+		"sort=-cpu":                "ci-6 ci-7 ci-4 ci-3 ci-9 ci-8 ci-5 ci-1 ci-2",
 	} {
 		code, body := get(t, h, "/machines?"+query)
 		var got []string
@@ -131,4 +132,23 @@ func TestMachines_list(t *testing.T) {
 	}
 	_, body = get(t, pages(t, &webtest.Memory{Fleet: webtest.Machines()[:1]}), "/machines?state=silent")
 	wants(t, body, "No machine is so now.", `<a href="/machines">Show all machines</a>`)
+}
+
+// A page says how long it took to read and to write, to programs and to people.
+func TestServerTiming(t *testing.T) {
+	h := pages(t, fleet())
+	both := regexp.MustCompile(`^read;dur=\d+\.\d{2}, write;dur=\d+\.\d{2}$`)
+	for _, p := range everyPage() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, p.path, nil))
+		if got := w.Header().Get("Server-Timing"); !both.MatchString(got) {
+			t.Errorf("%s: Server-Timing %q", p.path, got)
+		}
+		read, _, _ := strings.Cut(strings.TrimPrefix(w.Header().Get("Server-Timing"), "read;dur="), ",")
+		wants(t, w.Body.String(), `data-timing title="`, ">read in "+read+" ms<")
+	}
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/suggest?kind=job&part=l", nil)); !strings.HasPrefix(w.Header().Get("Server-Timing"), "read;dur=") {
+		t.Errorf("suggestions: Server-Timing %q", w.Header().Get("Server-Timing"))
+	}
 }

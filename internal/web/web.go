@@ -2,12 +2,14 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,6 +161,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
+	r = r.WithContext(context.WithValue(r.Context(), begunKey{}, time.Now()))
 	rt, ok := p.find(r.URL.Path)
 	defer func() {
 		if v := recover(); v != nil {
@@ -181,6 +184,22 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.fail(w, r, rt.path, err)
 		}
 	}
+}
+
+// begunKey is of the time at which a request came, in its context.
+type begunKey struct{}
+
+// since is how long a request has been answered for, in milliseconds.
+func since(r *http.Request) string {
+	begun, ok := r.Context().Value(begunKey{}).(time.Time)
+	if !ok {
+		begun = time.Now()
+	}
+	return milliseconds(time.Since(begun))
+}
+
+func milliseconds(d time.Duration) string {
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 2, 64)
 }
 
 var errAlreadyTold = errors.New("told")
@@ -240,12 +259,19 @@ type page struct {
 	Queued  bool   // there is a page of the queue
 	Crumbs  []link
 	Span    *spanForm // of a page of a time
+	took    *string
 }
+
+// ReadIn is how long the page was read for, in milliseconds; it is known when the page is
+// rendered.
+func (v page) ReadIn() string { return *v.took }
+
+func (v page) setRead(ms string) { *v.took = ms }
 
 type link struct{ Text, URL, Title string }
 
 func (p *Pages) page(r *http.Request, title, active string) page {
-	v := page{Title: title, Active: active, Version: p.o.Version, Grouped: p.o.Totals != nil, Queued: p.o.Queue != nil, Now: stampOf(p.o.Now(), p.o.Now())}
+	v := page{took: new(string), Title: title, Active: active, Version: p.o.Version, Grouped: p.o.Totals != nil, Queued: p.o.Queue != nil, Now: stampOf(p.o.Now(), p.o.Now())}
 	if c, err := r.Cookie("theme"); err == nil && (c.Value == "dark" || c.Value == "light") {
 		v.Theme = c.Value
 	}
@@ -260,10 +286,16 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, page 
 	}
 	defer p.buffers.Put(b)
 	b.Reset()
+	read := since(r)
+	if v, ok := v.(interface{ setRead(ms string) }); ok {
+		v.setRead(read)
+	}
+	begun := time.Now()
 	if err := p.pages[page].Execute(b, v); err != nil {
 		return fmt.Errorf("render %s: %w", page, err)
 	}
 	h := w.Header()
+	h.Set("Server-Timing", "read;dur="+read+", write;dur="+milliseconds(time.Since(begun)))
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Add("Vary", "Cookie")
 	return p.sendZipped(w, r, status, b.Bytes())
@@ -272,6 +304,9 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, page 
 // sendZipped writes a body that is made for this request, compressed when the
 // client takes it.
 func (p *Pages) sendZipped(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
+	if w.Header().Get("Server-Timing") == "" {
+		w.Header().Set("Server-Timing", "read;dur="+since(r))
+	}
 	if r.Method == http.MethodHead || !acceptsGzip(r) {
 		send(w, r, status, body, nil)
 		return nil

@@ -61,6 +61,10 @@ const cimeter = (() => {
 		b.checked = kept.get("keys") !== "off";
 		b.addEventListener("change", () => kept.set("keys", b.checked ? "on" : "off"));
 	}
+	// What the server said of its time stands in the footer; a browser tells it over a safe
+	// connection alone.
+	const timing = document.querySelector("[data-timing]"), told = (performance.getEntriesByType("navigation")[0] || {}).serverTiming || [];
+	if (timing && told.length > 1) timing.textContent = "server: " + told.map(t => `${t.name} ${t.duration.toFixed(t.duration < 10 ? 1 : 0)} ms`).join(", ");
 	localTimes(document);
 	return { all, say, keys, themed, localTimes };
 })();
