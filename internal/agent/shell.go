@@ -112,13 +112,13 @@ func (s *shells) run(ctx context.Context) {
 	defer s.close()
 	stop := context.AfterFunc(ctx, func() { s.post(func() {}) })
 	defer stop()
-	next := time.Now().Add(s.Agent.opts.Interval)
+	due := time.Now() // of the last tick
 	for ctx.Err() == nil {
-		now := time.Now()
+		now, next := time.Now(), s.nextTick(due)
 		if !now.Before(next) {
 			s.tick(now)
-			if next = next.Add(s.Agent.opts.Interval); now.After(next) {
-				next = now.Add(s.Agent.opts.Interval)
+			if due = next; now.Sub(due) > s.Agent.opts.Interval {
+				due = now
 			}
 			continue
 		}
@@ -228,6 +228,27 @@ func (s *shells) happened(e *procevents.Event) {
 	}
 }
 
+// nextTick is when the next tick is due after one that was due at last. While there is
+// nothing to follow it is that which looks for a runner.
+func (s *shells) nextTick(last time.Time) time.Time {
+	next := last.Add(s.Agent.opts.Interval)
+	if s.forest.Runners() > 0 || s.conn != nil {
+		return next
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if look := s.scanned.Add(s.idleScan()); len(s.list) == 0 && len(s.holders) == 0 && look.After(next) {
+		return look
+	}
+	return next
+}
+
+// idleScan is the time between two looks for a runner while there is none, by what
+// the last one cost.
+func (s *shells) idleScan() time.Duration {
+	return min(max(idleScan, s.scanCost*scanCostTimes), 2*idleScan)
+}
+
 // tick looks at what no event tells, once in an interval.
 func (s *shells) tick(now time.Time) {
 	s.arrangeEvents(now)
@@ -235,7 +256,7 @@ func (s *shells) tick(now time.Time) {
 	every := checkScan
 	switch {
 	case s.forest.Runners() == 0:
-		every = idleScan
+		every = s.idleScan()
 	case s.conn == nil:
 		every = fullScan
 	}
@@ -279,9 +300,11 @@ func (s *shells) scan() {
 		s.mu.Unlock()
 	}
 	s.lost = false
+	before := process.ThreadTime()
 	if err := s.forest.Scan(s.conn == nil || s.first); err != nil {
 		s.log.Warn("processes not looked at", "err", err)
 	}
+	s.scanCost = process.ThreadTime() - before // more or less than that where Go changed the thread
 	if s.conn == nil && s.opts.Events && s.asked.IsZero() {
 		s.arrangeEvents(s.scanned) // a runner was found: do not wait for the next tick
 		if s.conn != nil {

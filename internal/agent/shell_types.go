@@ -54,6 +54,9 @@ const (
 	// idleScan is the time between two looks for a runner while there is none: a
 	// look at 3,000 processes takes 10 to 30 ms. A runner that waits for builds counts.
 	idleScan = 30 * time.Second
+	// scanCostTimes is how many times as long as a look took there is none, while there
+	// is no runner: it costs 0.05 % of a core, up to a time of twice idleScan.
+	scanCostTimes = 2000
 	// gatherOthers and gatherYoung are how long events are left to gather that are
 	// other processes' for the most part; the latter within quickFor of a family's
 	// birth or end: what a runner itself starts for a stage tells which it is, and one
@@ -114,7 +117,8 @@ type shells struct {
 	counts  process.ForestStats
 
 	scanned, asked, runnerSeen time.Time
-	stirred                    time.Time // when a family last came or ended
+	scanCost                   time.Duration // CPU time of the last scan
+	stirred                    time.Time     // when a family last came or ended
 
 	ends map[runnersBuild]time.Duration // see contest
 

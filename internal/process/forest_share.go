@@ -42,9 +42,9 @@ func (f *Forest) shares() {
 			return
 		}
 		if !n.runner && !n.contained && n.rounds > 1 && f.shareDue(n) {
-			before := threadTime()
+			before := ThreadTime()
 			f.askShare(n)
-			f.shareLeft -= max(threadTime()-before, time.Microsecond)
+			f.shareLeft -= max(ThreadTime()-before, time.Microsecond)
 		}
 	}
 }
@@ -109,8 +109,9 @@ func parseRollup(b []byte) (rss, pss uint64, err error) {
 	return rss, pss, nil
 }
 
-// threadTime is the CPU time of the calling thread.
-func threadTime() time.Duration {
+// ThreadTime is the CPU time of the calling thread. A goroutine that is not locked to one
+// may be on another when it asks again.
+func ThreadTime() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // never fails
 	return time.Duration(t.Nano())
