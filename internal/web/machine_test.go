@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -91,8 +92,53 @@ func TestNow_coverage(t *testing.T) {
 	for other, warned := range map[float64]bool{0.02: false, 1.5: true} {
 		m := web.Machine{Name: "ci-1", LastSeen: webtest.Now, CPUs: 4, CPUBuilds: cimeter.Some(0.01), CPUOther: cimeter.Some(other), Coverage: cimeter.Some(0.4)}
 		_, body := get(t, pages(t, &webtest.Memory{Fleet: []web.Machine{m}}), "/")
-		if strings.Contains(body, "coverage 40.0 %") != warned {
+		if strings.Contains(body, `class="n warned" data-label="coverage %">40.0`) != warned {
 			t.Errorf("%g cores of the rest: warned %v", other, !warned)
 		}
 	}
+}
+
+// Every number over the machines leads to what it counts, and the machines are those, in
+// the order, that the address says.
+func TestNow_links(t *testing.T) {
+	h := pages(t, fleet())
+	_, body := get(t, h, "/")
+	_, status, _ := strings.Cut(body, `id="now-status"`)
+	status, _, _ = strings.Cut(status, "</dl>")
+	wants(t, status, `<a href="/machines">9 machines</a>`, `href="/machines?state=silent"`, `<a href="/?show=running">19 builds running</a>`, `href="/?show=silent" title="they ran when their machines were last heard of">4 builds unknown`,
+		`<a href="/?sort=-cpu">29.6 of 112 cores</a>`, `>71.0 %</a> <small><a href="/machine?name=ci-6"`, ">3.0 s old</a>")
+	names := regexp.MustCompile(`<th scope="rowgroup"><a href="/machine\?name=([^"]*)"`)
+	for target, want := range map[string]string{
+		"/": "ci-5 ci-9 ci-1 ci-6 ci-7 ci-3 ci-2 ci-4 ci-8", "/?show=silent": "ci-5", "/?show=running&sort=name": "ci-1 ci-2 ci-3 ci-4 ci-6 ci-7 ci-8 ci-9",
+		"/?sort=-name": "ci-5 ci-9 ci-8 ci-7 ci-6 ci-4 ci-3 ci-2 ci-1", "/?sort=coverage": "ci-5 ci-6 ci-2 ci-4 ci-3 ci-7 ci-1 ci-9 ci-8", "/?sort=cpu": "ci-5 ci-4 ci-2 ci-3 ci-7 ci-6 ci-1 ci-9 ci-8",
+	} {
+		code, body := get(t, h, target)
+		var got []string
+		for _, m := range names.FindAllStringSubmatch(body, -1) {
+			got = append(got, m[1])
+		}
+		if code != http.StatusOK || strings.Join(got, " ") != want {
+			t.Errorf("%s: %d %q: want %q", target, code, got, want)
+		}
+		lacks(t, body, `class="problem"`)
+	}
+	_, body = get(t, h, "/?show=silent")
+	wants(t, body, `1 machine: silent machines. <a href="/">Show all</a>`, "19 builds running")
+	for target, want := range map[string]string{"/?sort=x": "sort: want name, cpu", "/?show=x": "show: want running or silent"} {
+		_, body := get(t, h, target)
+		wants(t, body, `role="alert"`, want, "ci-9")
+	}
+}
+
+// A column of a table has one unit, which stands at its head and, where a row is a card,
+// beside each value.
+func TestNow_units(t *testing.T) {
+	small := web.Running{Row: web.Row{Build: cimeter.Build{Key: "gitlab/x/1", Name: "lint"}, StartedAt: webtest.Now.Add(-time.Minute), Running: true}, MemoryNow: cimeter.Some[uint64](40 << 20), DiskNow: cimeter.Some(512.0 * 1024)}
+	m := web.Machine{Name: "ci-1", LastSeen: webtest.Now, CPUs: 4, MemoryBytes: 64 << 30, MemoryUsed: cimeter.Some[uint64](5 << 30), DiskRate: cimeter.Some(3.0 * 1024 * 1024), Running: []web.Running{small}}
+	for _, target := range []string{"/", "/machine?name=ci-1"} {
+		_, body := get(t, pages(t, &webtest.Memory{Fleet: []web.Machine{m}}), target)
+		wants(t, body, "memory <small>GiB</small>", "disk <small>MiB/s</small>", `data-label="memory GiB">0.039<`, `data-label="disk MiB/s">0.50<`, `data-label="net MiB/s">–<`)
+	}
+	_, body := get(t, pages(t, &webtest.Memory{Fleet: []web.Machine{m}}), "/")
+	wants(t, body, `data-label="memory GiB">5.00 of 64.0<`)
 }

@@ -34,6 +34,7 @@ type placeView struct {
 	Day      *lineGroup
 	Worst    string // coverage of the day
 	Runs     []nowBuild
+	Units    nowUnits // of them
 	MoreRuns string
 	Busy     *lineGroup
 	BusyNote string
@@ -319,20 +320,27 @@ func (v *placeView) beat(m *Machine, now time.Time) {
 			v.Facts = append(v.Facts, fact{Label: label, Link: link{Text: display.Fit(value, 60, "…"), Title: title(value)}})
 		}
 	}
-	row := machineRow(m, now)
+	v.Units = unitsOf([]*Machine{m})
+	row := v.Units.machine(m, now)
 	v.Reports = true
 	v.Lately = latelyCharts(m)
 	if m.stale(now) {
 		v.Stale = row.Stale
 	}
 	add("last seen", row.Seen)
-	add("CPU", row.CPU)
-	if row.CPU == dash && m.CPUs > 0 {
+	switch {
+	case row.CPU != dash:
+		add("CPU", row.CPU+" cores")
+	case m.CPUs > 0:
 		add("CPUs", fmt.Sprint(m.CPUs))
 	}
-	add("memory", row.Memory)
-	add("disk", row.Disk)
-	add("network", row.Net)
+	if m.MemoryUsed.Known {
+		add("memory", row.Memory+" "+v.Units.Memory)
+	} else if m.MemoryBytes > 0 {
+		add("memory", amount(float64(m.MemoryBytes)))
+	}
+	add("disk", perSecond(m.DiskRate))
+	add("network", perSecond(m.NetRate))
 	if n, ok := m.Containers.Get(); ok {
 		add("containers", fmt.Sprint(n))
 	}
@@ -368,7 +376,7 @@ func (v *placeView) beat(m *Machine, now time.Time) {
 	running := slices.Clone(m.Running)
 	slices.SortStableFunc(running, func(a, b Running) int { return cmp.Compare(b.CPUNow.Value, a.CPUNow.Value) })
 	for i := range running[:min(len(running), runsNow)] {
-		v.Runs = append(v.Runs, runningRow(&running[i], now, v.Stale != ""))
+		v.Runs = append(v.Runs, v.Units.build(&running[i], now, v.Stale != ""))
 	}
 	if n := len(running) - len(v.Runs); n > 0 {
 		v.MoreRuns = fmt.Sprintf("and %d more that use less CPU", n)

@@ -119,7 +119,7 @@ func listMachines(ms []Machine, gs []Group, now time.Time) []listedMachine {
 	}
 	all := make([]listedMachine, 0, len(ms))
 	seen := make(map[string]bool, len(ms))
-	for _, m := range sortMachines(ms, now, "cpu") {
+	for _, m := range sortMachines(ms, now, "-cpu") {
 		seen[m.Name] = true
 		state := "reports"
 		if m.stale(now) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cimeter/cimeter/internal/display"
 )
 
 const (
@@ -22,55 +20,16 @@ const (
 type nowView struct {
 	page
 	Known    bool // a machine was ever heard of
-	Machines string
-	Stale    string
-	Running  string
-	Unknown  string // builds on machines that are silent
-	CPU      string
-	Coverage *fact
-	Waiting  *queueFigure
+	Status   []nowFigure
+	Problem  string
+	Only     string // which machines are shown, where it is not all
+	All      string // URL of all
 	Gone     string
 	Headings []heading
+	Units    nowUnits
 	Rows     []nowMachine
 	More     string
 	Idle     *buildRow // the last build, when nothing runs
-}
-
-// nowMachine is a machine with the builds on it.
-type nowMachine struct {
-	Name    link
-	Slots   string
-	Stale   string // last seen 42 s ago
-	Seen    string
-	CPU     string
-	Spark   string
-	Parts   []part // builds, other, cimeter
-	PartsOf string
-	Memory  string
-	Bar     string
-	Disk    string
-	Net     string
-	Notes   []string
-	Builds  []nowBuild
-	More    string
-}
-
-// part is a piece of a bar, of 100 units.
-type part struct{ Class, Path string }
-
-type nowBuild struct {
-	Key     string
-	Build   link
-	Stage   string
-	Elapsed string
-	CPU     string
-	CPUBar  string
-	Spark   string
-	Memory  string
-	Bar     string
-	Near    bool
-	Disk    string
-	Net     string
 }
 
 func (m *Machine) stale(now time.Time) bool {
@@ -89,6 +48,21 @@ func (m *Machine) busy() opt {
 	return some(m.CPUBuilds.Value + m.CPUOther.Value + m.CPUOwn.Value)
 }
 
+// nowShow is a part of the machines that the page can be narrowed to.
+type nowShow struct {
+	name, words string
+	of          func(m *Machine, now time.Time) bool
+}
+
+var nowShows = []nowShow{
+	{"", "", func(*Machine, time.Time) bool { return true }},
+	{"running", "machines on which builds run", func(m *Machine, now time.Time) bool { return m.runs() > 0 && !m.stale(now) }},
+	{"silent", "silent machines", func(m *Machine, now time.Time) bool { return m.stale(now) }},
+}
+
+// nowSorts are what the machines are sorted by, most first with - before it.
+var nowSorts = []string{"name", "cpu", "mem", "io", "net", "coverage"}
+
 func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 	now := p.o.Now()
 	v := nowView{page: p.page(r, "Now", "now")}
@@ -102,127 +76,120 @@ func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	v.Known = len(ms) > 0 || gone > 0
-	order := sortMachines(ms, now, r.URL.Query().Get("sort"))
+	by, show := orElse(r.URL.Query().Get("sort"), "-cpu"), r.URL.Query().Get("show")
+	if !slices.Contains(nowSorts, strings.TrimPrefix(by, "-")) {
+		by, v.Problem = "-cpu", "sort: want name, cpu, mem, io, net or coverage, with - before it for the most first"
+	}
+	at := slices.IndexFunc(nowShows, func(s nowShow) bool { return s.name == show })
+	if at < 0 {
+		at, show, v.Problem = 0, "", "show: want running or silent"
+	}
 	v.status(ms, gone, now)
 	if p.o.Queue != nil {
 		st := p.o.Queue()
-		v.Waiting = queueWord(&st)
+		v.waiting(&st)
 	}
-	rows := 0
-	for i, one := range order {
-		if rows+1+min(one.runs(), perMachine) > nowRows && i > 0 {
-			v.More = fmt.Sprintf("%d more machines", len(ms)-i)
-			break
-		}
-		m := machineRow(one.load(), now)
-		rows += 1 + len(m.Builds)
-		v.Rows = append(v.Rows, m)
+	ms = slices.DeleteFunc(ms, func(m Machine) bool { return !nowShows[at].of(&m, now) })
+	if show != "" {
+		v.Only, v.All = plural(len(ms), "machine")+": "+nowShows[at].words, href("/", "sort", r.URL.Query().Get("sort"))
 	}
-	if v.Running == "" && v.Unknown == "" {
+	v.fill(sortMachines(ms, now, by), now)
+	if !slices.ContainsFunc(v.Status, func(f nowFigure) bool { return f.Label == "builds" && (f.Value.URL != "" || f.Warn != nil) }) {
 		page, err := p.o.Source.Builds(r.Context(), Query{Sort: SortEnded, Limit: 1})
 		if err != nil {
 			return err
 		}
-		if len(page.Rows) > 0 {
+		if len(page.Rows) > 0 && show == "" {
 			row := columnsOf(page.Rows).row(&page.Rows[0], now)
 			v.Idle = &row
 		}
 	}
-	sortable := func(label, by string) heading {
-		h := heading{Label: label, Class: "n", URL: href("/", "sort", by)}
-		if q := r.URL.Query().Get("sort"); q == by || q == "" && by == "cpu" {
-			h.Sorted = "descending"
-			if by == "name" {
-				h.Sorted = "ascending"
-			}
+	sortable := func(label, unit, key string) heading {
+		h := heading{Label: label, Unit: unit, Class: "n"}
+		first, second := "-"+key, key
+		if key == "name" {
+			first, second, h.Class = second, first, ""
 		}
+		to := first
+		switch by {
+		case first:
+			to = second
+			fallthrough
+		case second:
+			h.Sorted = map[bool]string{true: "descending", false: "ascending"}[by == "-"+key]
+		}
+		h.URL = href("/", "sort", to, "show", show)
 		return h
 	}
-	name := sortable("machine and its builds", "name")
-	name.Class = ""
-	v.Headings = []heading{name, {Label: "stage now"}, {Label: "for", Class: "n"}, sortable("CPU", "cpu"), {Label: "lately", Class: "spark", Title: "CPU: a machine's last ten minutes, a build's last one"},
-		sortable("memory", "mem"), sortable("disk", "io"), sortable("net", "net"), {Label: "note"}}
+	v.Headings = []heading{sortable("machine and its builds", "", "name"), {Label: "stage now"}, {Label: "for", Class: "n"}, sortable("CPU", "cores", "cpu"), {Label: "lately", Class: "spark", Title: "CPU: a machine's last ten minutes, a build's last one"},
+		sortable("memory", v.Units.Memory, "mem"), sortable("disk", v.Units.Rate, "io"), sortable("net", v.Units.Rate, "net"), sortable("coverage", "%", "coverage"), {Label: "note"}}
 	return p.render(w, r, http.StatusOK, "now", v)
 }
 
-// sortMachines orders them: stale machines first, then those with the most of
-// what is sorted by: CPU unless by says otherwise.
+// fill makes the rows, as many as a person can watch.
+func (v *nowView) fill(order []*Machine, now time.Time) {
+	rows, shown := 0, 0
+	for i, one := range order {
+		if rows+1+min(one.runs(), perMachine) > nowRows && i > 0 {
+			v.More = fmt.Sprintf("%d more machines", len(order)-i)
+			break
+		}
+		one.load()
+		rows, shown = rows+1+min(len(one.Running), perMachine), i+1
+	}
+	v.Units = unitsOf(order[:shown])
+	for _, one := range order[:shown] {
+		v.Rows = append(v.Rows, v.Units.machine(one, now))
+	}
+}
+
+// sortMachines orders them: stale machines first, then by what is asked for, the most
+// first with - before it. What is not known is last.
 func sortMachines(ms []Machine, now time.Time, by string) []*Machine {
 	type placed struct {
 		*Machine
 		stale bool
-		value float64
+		value opt
 	}
+	key, descending := strings.CutPrefix(by, "-")
 	all := make([]placed, len(ms))
 	for i := range ms {
 		m := &ms[i]
-		value := m.busy().Value
-		switch by {
+		var value opt
+		switch key {
+		case "cpu":
+			value = m.busy()
 		case "mem":
-			value = float64(m.MemoryUsed.Value)
+			value = number(m.MemoryUsed)
 		case "io":
-			value = m.DiskRate.Value
+			value = m.DiskRate
 		case "net":
-			value = m.NetRate.Value
-		case "name":
-			value = 0
+			value = m.NetRate
+		case "coverage":
+			value = m.Coverage
 		}
 		all[i] = placed{m, m.stale(now), value}
 	}
+	first := func(is bool) int { return map[bool]int{true: -1, false: 1}[is] }
 	slices.SortFunc(all, func(a, b placed) int {
-		if a.stale != b.stale {
-			if a.stale {
-				return -1
-			}
-			return 1
+		names := strings.Compare(a.Name, b.Name)
+		switch {
+		case a.stale != b.stale:
+			return first(a.stale)
+		case key == "name" && descending:
+			return -names
+		case a.value.Known != b.value.Known:
+			return first(a.value.Known)
+		case descending:
+			return cmp.Or(cmp.Compare(b.value.Value, a.value.Value), names)
 		}
-		return cmp.Or(cmp.Compare(b.value, a.value), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.value.Value, b.value.Value), names)
 	})
 	order := make([]*Machine, len(all))
 	for i := range all {
 		order[i] = all[i].Machine
 	}
 	return order
-}
-
-// status is the line over the machines.
-func (v *nowView) status(ms []Machine, gone int, now time.Time) {
-	stale, running, unknown, cpus := 0, 0, 0, 0
-	used := 0.0
-	var worst *Machine
-	for i := range ms {
-		m := &ms[i]
-		if m.stale(now) {
-			stale++
-			unknown += m.runs()
-			continue
-		}
-		running += m.runs()
-		cpus += m.CPUs
-		used += m.busy().Value
-		if m.Coverage.Known && (worst == nil || m.Coverage.Value < worst.Coverage.Value) {
-			worst = m
-		}
-	}
-	v.Machines = plural(len(ms), "machine")
-	if stale > 0 {
-		v.Stale = fmt.Sprintf("%d silent", stale)
-	}
-	if running > 0 {
-		v.Running = plural(running, "build") + " running"
-	}
-	if unknown > 0 {
-		v.Unknown = plural(unknown, "build") + " unknown"
-	}
-	if cpus > 0 {
-		v.CPU = fmt.Sprintf("%s of %d cores", sig3(used), cpus)
-	}
-	if worst != nil {
-		v.Coverage = &fact{Label: fmt.Sprintf("%.1f %%", 100*worst.Coverage.Value), Link: link{name(worst.Name), href("/machine", "name", worst.Name), title(worst.Name)}}
-	}
-	if gone > 0 {
-		v.Gone = plural(gone, "machine") + " not seen for ten minutes"
-	}
 }
 
 func plural(n int, of string) string {
@@ -237,99 +204,4 @@ func perSecond(v opt) string {
 		return dash
 	}
 	return amount(v.Value) + "/s"
-}
-
-func machineRow(m *Machine, now time.Time) nowMachine {
-	row := nowMachine{Name: link{name(m.Name), href("/machine", "name", m.Name), title(m.Name)}, Seen: ago(now, m.LastSeen), CPU: dash, Memory: dash,
-		Disk: perSecond(m.DiskRate), Net: perSecond(m.NetRate), Slots: plural(m.runs(), "build")}
-	if m.Slots > 0 {
-		row.Slots = fmt.Sprintf("%d of %d slots", m.runs(), m.Slots)
-	}
-	if m.stale(now) {
-		row.Stale = "last seen " + row.Seen
-	}
-	if busy := m.busy(); busy.Known {
-		row.CPU = sig3(busy.Value) + " cores"
-		if m.CPUs > 0 {
-			row.CPU = fmt.Sprintf("%s of %d", sig3(busy.Value), m.CPUs)
-			row.Parts, row.PartsOf = parts(m)
-		}
-	}
-	if m.MemoryUsed.Known {
-		row.Memory = amount(float64(m.MemoryUsed.Value))
-		if m.MemoryBytes > 0 {
-			row.Memory = of(float64(m.MemoryUsed.Value), float64(m.MemoryBytes))
-			row.Bar = barPath(float64(m.MemoryUsed.Value) / float64(m.MemoryBytes))
-		}
-	}
-	if m.Pressure.Value > highPressure {
-		row.Notes = append(row.Notes, fmt.Sprintf("waits for %s %s of the time", name(m.PressureOf), percent(m.Pressure.Value)))
-	}
-	if m.poorly() {
-		row.Notes = append(row.Notes, fmt.Sprintf("coverage %.1f %%", 100*m.Coverage.Value))
-	}
-	for i := range m.Running[:min(len(m.Running), perMachine)] {
-		row.Builds = append(row.Builds, runningRow(&m.Running[i], now, row.Stale != ""))
-	}
-	row.Spark = machineSpark(m)
-	if n := len(m.Running) - perMachine; n > 0 {
-		row.More = "and " + plural(n, "more build")
-	}
-	return row
-}
-
-// poorly reports whether much of what the machine did is nobody's: a share says
-// little of a machine that hardly does anything.
-func (m *Machine) poorly() bool {
-	return m.Coverage.Known && m.Coverage.Value < lowCoverage && m.CPUOther.Value >= muchOther
-}
-
-// parts are the bar of a machine's CPU: builds, other, cimeter itself.
-func parts(m *Machine) ([]part, string) {
-	var ps []part
-	var words []string
-	at := 0.0
-	for _, p := range []struct {
-		class, word string
-		v           opt
-	}{{"cpu", "builds", m.CPUBuilds}, {"other", "other", m.CPUOther}, {"own", "cimeter", m.CPUOwn}} {
-		if !p.v.Known {
-			continue
-		}
-		from, to := 100*clamp(at/float64(m.CPUs)), 100*clamp((at+p.v.Value)/float64(m.CPUs))
-		at += p.v.Value
-		words = append(words, p.word+" "+sig3(p.v.Value))
-		if to > from {
-			ps = append(ps, part{p.class, "M" + coord(from) + " 0H" + coord(to)})
-		}
-	}
-	return ps, strings.Join(words, ", ") + " cores"
-}
-
-// runningRow is a build that runs, or ran when its machine was last heard of:
-// what became of one on a silent machine nobody knows.
-func runningRow(b *Running, now time.Time, silent bool) nowBuild {
-	if silent {
-		return nowBuild{Key: title(b.Key), Build: link{label(&b.Build), buildURL(b.Key), title(b.Key)}, Stage: "unknown", Elapsed: dash, CPU: dash, Memory: dash, Disk: dash, Net: dash}
-	}
-	row := nowBuild{Key: title(b.Key), Build: link{label(&b.Build), buildURL(b.Key), title(b.Key)}, Stage: display.Fit(b.Stage, 32, "…"), Elapsed: seconds(max(0, now.Sub(b.StartedAt).Seconds())),
-		CPU: dash, Memory: dash, Disk: perSecond(b.DiskNow), Net: perSecond(b.NetNow), Spark: sparkPath(squeeze(b.CPUMinute, sparkSteps))}
-	if row.Stage == "" {
-		row.Stage = dash
-	}
-	if b.CPUNow.Known {
-		row.CPU = sig3(b.CPUNow.Value)
-		if b.CPULimit.Value > 0 {
-			row.CPU += " of " + short(b.CPULimit.Value)
-			row.CPUBar = barPath(b.CPUNow.Value / b.CPULimit.Value)
-		}
-	}
-	if b.MemoryNow.Known {
-		row.Memory = amount(float64(b.MemoryNow.Value))
-		if l := float64(b.MemoryLimit.Value); l > 0 {
-			row.Memory = of(float64(b.MemoryNow.Value), l)
-			row.Bar, row.Near = barPath(float64(b.MemoryNow.Value)/l), float64(b.MemoryNow.Value) >= nearLimit*l
-		}
-	}
-	return row
 }

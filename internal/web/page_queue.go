@@ -86,12 +86,15 @@ type workerRow struct {
 	Stale   bool
 }
 
-// whyWords are the reasons in the order in which they are shown.
-var whyWords = []struct {
+// reason is what a build waits for, as addresses and people name it.
+type reason struct {
 	why         queue.Why
 	param, word string
 	means       string
-}{
+}
+
+// whyWords are the reasons in the order in which they are shown.
+var whyWords = []reason{
 	{queue.WhyNoWorker, "no_worker", "no worker with its tags", "every worker that has the build's tags is offline or draining, or there is none"},
 	{queue.WhyNoSlot, "no_slot", "no free slot", "the workers that have the build's tags are full"},
 	{queue.WhyStarting, "starting", "machine starting", "a worker took it, and no agent has seen anything of it yet"},

@@ -138,7 +138,7 @@ func TestQueue_many(t *testing.T) {
 
 func TestNow_waiting(t *testing.T) {
 	_, body := get(t, pages(t, fleet()), "/")
-	wants(t, body, `<a href="/queue">17 builds</a> <small>oldest 15 m 00 s, 9 no free slot`)
+	wants(t, body, `<a href="/queue">17 builds</a> <small><a href="/queue#queue-list">oldest 15 m 00 s</a>, <a href="/queue?why=no_slot#queue-list" title="the workers that have the build&#39;s tags are full">9 no free slot</a>`)
 	_, body = get(t, pages(t, &webtest.Memory{Fleet: webtest.Machines()}), "/")
 	lacks(t, body, "waiting")
 	p, err := web.New(web.Options{Source: fleet()})
