@@ -3,6 +3,7 @@ package web_test
 import (
 	_ "embed"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -46,7 +47,7 @@ func everyPage() []shown {
 		{"build", key(webtest.Example())}, {"oom", key(webtest.OOM()) + "?sections=on"}, {"incomplete", key(webtest.Incomplete())}, {"absent", key(webtest.Absent())},
 		{"single", key(webtest.Single())}, {"nothing", key(webtest.Nothing())}, {"running", key(webtest.Running())},
 		{"unmetered", key(webtest.Unmetered())}, {"skipped", key(webtest.Skipped())}, {"builds-unmetered", "/builds?q=9190"},
-		{"zoomed", key(webtest.Example()) + "?from=20&to=80&table=mem&stages=-cpu"},
+		{"zoomed", key(webtest.Example()) + "?from=20&to=80&table=mem&stages=-cpu&mem=kinds&disk=ops"},
 		{"help", "/help"}, {"missing", "/builds/gitlab/none/1"},
 		{"projects", "/projects?t=7d"}, {"project", "/project?name=group%2Fapp&t=7d"}, {"job", "/job" + job + "&t=7d"},
 		{"machines", "/machines"}, {"machine", "/machine?name=ci-7"}, {"runner", "/runner?key=s_ci-7&t=7d"},
@@ -282,6 +283,28 @@ func TestBuild_Cursor(t *testing.T) {
 	if got := webtest.Eval[[]string](tab, `new Promise(done => requestAnimationFrame(() => done(`+legends+`)))`); fmt.Sprint(got) != fmt.Sprint(still) {
 		t.Errorf("after the cursor: %q: want %q", got, still)
 	}
+	// A button of the legend hides its line; so does the URL that it leaves.
+	const second = `(() => { const b = document.querySelectorAll("[data-chart=mem] .legend button")[1]; return [b.getAttribute("aria-pressed"), cimeter.build.charts()[1].u.series[2].show, b.offsetWidth >= 24 && b.offsetHeight >= 24, location.search].join(" "); })()`
+	webtest.Eval[any](tab, `document.querySelectorAll("[data-chart=mem] .legend button")[1].click()`)
+	if got := webtest.Eval[string](tab, second); got != "false false true ?hide=mem.1" {
+		t.Errorf("hidden, the working set is %q", got)
+	}
+	tab.Go(s.URL + key(webtest.Example()) + "?hide=mem.1&mem=kinds&disk=ops")
+	if got := webtest.Eval[string](tab, second); got != "false false true ?hide=mem.1&mem=kinds&disk=ops" {
+		t.Errorf("by the URL, it is %q", got)
+	}
+	// Kinds of memory and operations are those of the stages: here of step_script and what ran beside it.
+	sums := webtest.Eval[[]float64](tab, `[1, 2].flatMap(i => cimeter.build.charts()[i].c.ys.map(y => y[60]))`)
+	script, beside := webtest.Example().Stages[3].Usage, webtest.Example().Stages[7].Usage
+	for i, want := range []float64{script.MemoryAnonBytes.Avg + beside.MemoryAnonBytes.Avg, script.MemoryBytes.Avg + beside.MemoryBytes.Avg - script.MemoryAnonBytes.Avg - beside.MemoryAnonBytes.Avg,
+		script.IOOperationsPerSecond.Read.Avg + beside.IOOperationsPerSecond.Read.Avg, -script.IOOperationsPerSecond.Write.Avg - beside.IOOperationsPerSecond.Write.Avg} {
+		if i >= len(sums) || math.Abs(sums[i]-want) > 0.001*math.Abs(want) {
+			t.Errorf("in the middle, line %d is at %v: want %.6g", i, sums, want)
+		}
+	}
+	if words := webtest.Eval[string](tab, `cimeter.build.charts().slice(1, 3).map(c => c.c.labels.join("+") + " " + c.c.value(Math.abs(c.c.ys[0][60]))).join(", ")`); words != "anonymous+files and kernel 1.92 GiB, read+written 51.0/s" {
+		t.Errorf("it says %q", words)
+	}
 	perMove := webtest.Eval[float64](tab, `(() => { const u = cimeter.build.charts()[0].u; const t = performance.now(); for (let i = 0; i < 200; i++) u.setCursor({left: 200 + i, top: 50}); return (performance.now() - t) / 200; })()`)
 	t.Logf("a move takes %.2f ms", perMove)
 }
@@ -382,6 +405,10 @@ func TestTabOrder(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			tab := b.Tab(t, webtest.Looks[0])
 			tab.Go(s.URL + p.path)
+			if p.name == "queue" { // its charts are drawn when one is touched, and have buttons then
+				webtest.Eval[any](tab, `document.querySelector("[data-lines] .plot").dispatchEvent(new PointerEvent("pointerover", {bubbles: true}))`)
+				webtest.Eval[bool](tab, drawn)
+			}
 			want := webtest.Eval[int](tab, `[...document.querySelectorAll("a[href],button,input:not([type=hidden]),summary,[tabindex='0']")].filter(e => e.tabIndex >= 0 && !e.disabled && e.getClientRects().length).length`)
 			seen := 0
 			for range want + 5 {
@@ -423,13 +450,33 @@ func TestTheme(t *testing.T) {
 	}
 }
 
-// Chromium forces its own colours, and no line may vanish.
+// The system's colours, chosen while a page is open, are those of its charts, too: a
+// canvas does not follow by itself.
 func TestForcedColours(t *testing.T) {
 	s := httptest.NewServer(pages(t, fleet()))
 	defer s.Close()
-	tab := webtest.Need(t, browser).Tab(t, webtest.Look{Width: 1440, Height: 900, Features: map[string]string{"forced-colors": "active"}})
+	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
 	tab.Go(s.URL + key(webtest.OOM()))
+	// inked are the canvases of charts that have a colour, as the page's element has it.
+	inked := func(of string) (n int) {
+		return webtest.Eval[int](tab, `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {
+			const want = (`+of+`).match(/\d+/g).map(Number), has = c => { const x = new OffscreenCanvas(c.width, c.height).getContext("2d", {willReadFrequently: true}); x.drawImage(c, 0, 0); const d = x.getImageData(0, 0, c.width, c.height).data;
+				for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 250 && want.every((w, k) => Math.abs(d[i + k] - w) < 3)) return true; return false; };
+			done([...document.querySelectorAll(".live canvas")].filter(has).length); })))`)
+	}
+	const text, blue = `getComputedStyle(document.body).color`, `"0 114 178"`
+	if n := inked(blue); n != 1 {
+		t.Fatalf("%d charts are blue: want that of CPU", n)
+	}
+	tab.Look(webtest.Look{Width: 1440, Height: 900, Dark: true, Features: map[string]string{"forced-colors": "active"}})
+	if n, m := inked(blue), inked(text); n != 0 || m != 4 {
+		t.Errorf("in forced colours %d charts are blue, %d have the colour %s: want 0 and 4", n, m, webtest.Eval[string](tab, text))
+	}
 	tab.Shot(t, "forced-colours")
+	tab.Look(webtest.Looks[0])
+	if n := inked(blue); n != 1 {
+		t.Errorf("back again, %d charts are blue: want that of CPU", n)
+	}
 	if p := tab.Problems(); len(p) > 0 {
 		t.Error(p)
 	}

@@ -12,6 +12,7 @@ type chart struct {
 	ID      string // cpu, mem, disk, net
 	Title   string
 	Unit    string
+	Note    string // what the values are, where they are not of the trace
 	Absent  string // why there is nothing to draw
 	Series  []series
 	Fill    string // area between the first two series
@@ -25,6 +26,7 @@ type chart struct {
 	Plain   bool    // of a comparison: no table of its own
 	TableOn bool
 	Table   string // URL that shows or hides the table
+	Other   link   // the other side of the chart
 }
 
 // series is a line: its column of the trace and what it is called.
@@ -65,7 +67,7 @@ func extent(ss []series) (lo, hi float64) {
 }
 
 // charts draws the trace of r over a.
-func charts(r *cimeter.Record, a axis) []chart {
+func charts(r *cimeter.Record, a axis, view chartView) []chart {
 	t := r.Trace
 	if t == nil {
 		t = &cimeter.Trace{}
@@ -90,6 +92,12 @@ func charts(r *cimeter.Record, a axis) []chart {
 		{Label: "received", Class: "net", ys: floats(t.NetworkReceivePerSec, 1)},
 		{Label: "sent", Class: "net dash", ys: floats(t.NetworkTransmitPerSec, -1)},
 	}}
+	if view.Kinds {
+		mem.Title, mem.Note, mem.Series = "Memory by kind", "mean of each stage", seriesOf(r, kindsOf(r), true, false)
+	}
+	if view.Operations {
+		disk.Title, disk.Note, disk.Series = "Disk operations", "mean of each stage", seriesOf(r, operations(), false, true)
+	}
 	var cpuLimit, memLimit opt
 	if r.Limits != nil {
 		cpuLimit, memLimit = r.Limits.CPUCores, number(r.Limits.MemoryBytes)
@@ -102,20 +110,32 @@ func charts(r *cimeter.Record, a axis) []chart {
 		mem.Unit, memUnit = unit(memLimit.Value)
 	}
 	mem.scale(t.StepSeconds, a, memLimit, memUnit, amount)
-	mem.peak(u, t, a)
+	if !view.Kinds {
+		mem.peak(u, t, a)
+	}
 	for _, c := range []*chart{&disk, &net} {
 		lo, hi := extent(c.Series)
 		in, size := unit(max(hi, -lo, kib))
 		c.Unit = in + "/s"
+		if c.ID == "disk" && view.Operations {
+			c.Unit, size = eachSecond, 1
+		}
 		c.scale(t.StepSeconds, a, opt{}, size, nil)
 	}
-	if m := u.MemoryBytes; m != nil {
+	switch m := u.MemoryBytes; {
+	case view.Kinds:
+		for i, k := range kindsOf(r) {
+			mem.Series[i].Now = optional(k.of(u), amount)
+		}
+	case m != nil:
 		mem.Series[0].Now = amount(m.Max)
 	}
-	if m := u.MemoryWorkingSetBytes; m != nil {
+	if m := u.MemoryWorkingSetBytes; m != nil && !view.Kinds {
 		mem.Series[1].Now = amount(m.Max)
 	}
-	if b := u.IOBytesPerSecond; b != nil {
+	if b := u.IOOperationsPerSecond; b != nil && view.Operations {
+		disk.Series[0].Now, disk.Series[1].Now = sig3(b.Read.Avg)+eachSecond, sig3(b.Write.Avg)+eachSecond
+	} else if b := u.IOBytesPerSecond; b != nil && !view.Operations {
 		disk.Series[0].Now, disk.Series[1].Now = amount(b.Read.Avg)+"/s", amount(b.Write.Avg)+"/s"
 	}
 	if b := u.NetworkBytesPerSecond; b != nil {
@@ -149,6 +169,9 @@ func charts(r *cimeter.Record, a axis) []chart {
 	}
 	return cs
 }
+
+// eachSecond is the unit of operations.
+const eachSecond = "/s"
 
 // overShare is how much of a limit must be used for the limit's line to be in
 // the chart; below it the line would press the curve flat.

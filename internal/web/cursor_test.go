@@ -100,6 +100,31 @@ func TestLines(t *testing.T) {
 			t.Errorf("%s: the URL still says %q", path, search)
 		}
 
+		// The same by what is written into the inputs, which say what is shown.
+		webtest.Eval[any](tab, `(() => { const f = document.querySelector("[data-lines] [data-between]"), [a, b] = f.querySelectorAll("input"), g = cimeter.plots.get(f.closest("[data-lines]").dataset.lines), time = s => new Date(1000 * s).toISOString().slice(0, 19).replace("T", " ");
+			f.dataset.was = a.value === time(g.from) && b.value === time(g.to); a.value = time(g.from + (g.to - g.from) / 4); b.value = time(g.from + (g.to - g.from) / 2); f.requestSubmit(); })()`)
+		shows("inputs", 0.25, 0.5)
+		if was := webtest.Eval[string](tab, `document.querySelector("[data-lines] [data-between]").dataset.was`); was != "true" {
+			t.Errorf("%s: the inputs did not say the whole time, in the browser's zone, UTC", path)
+		}
+		webtest.Eval[any](tab, `document.querySelector("[data-lines] [data-by=whole]").click()`)
+		// A line is hidden by its button in the legend, and stays so in the URL.
+		webtest.Eval[any](tab, `document.querySelector("[data-lines] .legend button").click()`)
+		const first = `(() => { const b = document.querySelector("[data-lines] .legend button"), c = [...cimeter.plots.values()][0].charts[0]; return [b.getAttribute("aria-pressed"), String(c.u.series[1].show), new URLSearchParams(location.search).get("hide"), b.textContent.includes(c.c.labels[0])].join(" "); })()`
+		id := webtest.Eval[string](tab, `document.querySelector("[data-lines] figure").getAttribute("aria-labelledby").slice(0, -2)`)
+		if got := webtest.Eval[string](tab, first); got != "false false "+id+".0 true" {
+			t.Errorf("%s: a hidden line is %q", path, got)
+		}
+		hiding := webtest.Eval[string](tab, `location.href`)
+		webtest.Eval[any](tab, `document.querySelector("[data-lines] .legend button").click()`)
+		if got := webtest.Eval[string](tab, first); got != "true true  true" {
+			t.Errorf("%s: a line that is shown again is %q", path, got)
+		}
+		small := webtest.Eval[int](tab, `[...document.querySelectorAll(".legend button")].filter(b => b.offsetWidth < 24 || b.offsetHeight < 24).length`)
+		if small > 0 {
+			t.Errorf("%s: %d buttons of legends are smaller than 24 × 24", path, small)
+		}
+
 		webtest.Eval[bool](tab, `(() => { document.querySelector("[data-lines] .plot").focus(); return true; })()`)
 		tab.Do(chromedp.KeyEvent(kb.End), chromedp.KeyEvent(kb.ArrowLeft))
 		if i, n := webtest.Eval[int](tab, `[...cimeter.plots.values()][0].charts[0].u.cursor.idx`), webtest.Eval[int](tab, `[...cimeter.plots.values()][0].charts[0].c.xs.length`); i != n-2 {
@@ -121,6 +146,10 @@ func TestLines(t *testing.T) {
 			t.Fatalf("%s: not drawn", url)
 		}
 		shows("the URL", 0.25, 0.5)
+		tab.Go(hiding)
+		if got := webtest.Eval[bool](tab, drawn); !got || webtest.Eval[string](tab, first) != "false false "+id+".0 true" {
+			t.Errorf("%s: shows %q", hiding, webtest.Eval[string](tab, first))
+		}
 		for _, problem := range tab.Problems() {
 			t.Errorf("%s: %s", path, problem)
 		}

@@ -279,7 +279,9 @@ func (v *buildView) timeline(r *cimeter.Record, a, whole axis, path string, q ur
 			}
 		}
 	}
-	v.Charts = charts(r, a)
+	view, can := viewOf(q, r), viewsOf(r)
+	v.Charts = charts(r, a, view)
+	v.Trace = href(v.Trace, "mem", map[bool]string{true: "kinds"}[view.Kinds], "disk", map[bool]string{true: "ops"}[view.Operations])
 	v.XTicks = xTicks(a)
 	rest := cloneValues(q)
 	rest.Del("from")
@@ -303,6 +305,22 @@ func (v *buildView) timeline(r *cimeter.Record, a, whole axis, path string, q ur
 			z.Set("table", c.ID)
 		}
 		c.Table = path + "?" + z.Encode() + "#" + c.ID
+		other := func(key, value, there, back string, shown, can bool) {
+			z := cloneValues(q)
+			z.Del("tpage")
+			if z.Del(key); !shown {
+				z.Set(key, value)
+			}
+			if can {
+				c.Other = link{map[bool]string{true: back, false: there}[shown], path + "?" + z.Encode() + "#" + c.ID, ""}
+			}
+		}
+		switch c.ID {
+		case "mem":
+			other("mem", "kinds", "By kind", "Total over time", view.Kinds, can.Kinds)
+		case "disk":
+			other("disk", "ops", "Operations", "Bytes", view.Operations, can.Operations)
+		}
 		if c.TableOn && c.Absent == "" {
 			v.TraceRows = traceRows(c, r.Trace.StepSeconds, a, q, path)
 		}

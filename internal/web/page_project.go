@@ -1,22 +1,21 @@
 package web
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter"
-	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/filter"
 )
 
 const (
-	groupRows   = 100 // groups in a table
-	historyMost = 300 // builds of a job that its trends show, a dot each
-	trendsFrom  = 5   // builds that a trend needs
+	groupRows   = 100  // groups in a table
+	historyMost = 300  // builds of a job that are read at once
+	trendsMost  = 1200 // builds that trends show at most
+	trendsFrom  = 5    // builds that a trend needs
 )
 
 // groupTable is builds added up, a row a group.
@@ -51,6 +50,8 @@ type groupsView struct {
 	Problem string
 	Lead    string
 	Figures []figure
+	Trends  *trends
+	Few     string
 	Table   groupTable
 	Empty   string
 }
@@ -145,11 +146,12 @@ func (p *Pages) project(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	sums, err := p.sums(r, v.S.Filter, filter.Is(filter.Project, project))
+	rows, sums, cut, err := p.latest(r.Context(), append(slices.Clone(v.S.Filter), filter.Is(filter.Project, project)))
 	if err != nil {
 		return err
 	}
 	v.Figures = sumFigures(sums)
+	v.Trends, v.Few = trendsFor(rows, cut, from, to)
 	v.Table = groupTableOf("job", gs, p.o.Now(), func(g *Group) (link, string) {
 		return jobLink(g.Project, g.Name, v.S.Range), href("/builds", "project", g.Project, "job", g.Name, "t", v.S.Range)
 	})
@@ -157,6 +159,44 @@ func (p *Pages) project(w http.ResponseWriter, r *http.Request) error {
 		v.Empty = "No build of this project ended in this time."
 	}
 	return p.render(w, r, http.StatusOK, "groups", v)
+}
+
+// latest are the latest builds of a filter, oldest first, the sums of all of them, and
+// whether there are more than were read.
+func (p *Pages) latest(ctx context.Context, f filter.Filter) (rows []Row, sums *Sums, more bool, err error) {
+	q := Query{Filter: f, Sort: SortEnded, Limit: historyMost, Sums: true}
+	for {
+		page, err := p.o.Source.Builds(ctx, q)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		rows = append(rows, page.Rows...)
+		if q.Sums {
+			sums, q.Sums = page.Sums, false
+		}
+		if more, q.Cursor = page.Next != "", page.Next; !more || len(page.Rows) == 0 || len(rows) >= trendsMost {
+			break
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Running || r.StartedAt.IsZero() })
+	slices.Reverse(rows)
+	return rows, sums, more, nil
+}
+
+// trendsFor are the trends of rows, oldest first, over a time, or why there are none; cut:
+// there are more before them.
+func trendsFor(rows []Row, cut bool, from, to time.Time) (t *trends, few string) {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.EndedAt.Before(from) })
+	if len(rows) < trendsFrom {
+		return nil, fmt.Sprintf("Trends begin at %d builds; there are %d in this time.", trendsFrom, len(rows))
+	}
+	if from.IsZero() || cut {
+		from = rows[0].EndedAt
+	}
+	if t = trendsOf(rows, from, to); t != nil && cut {
+		t.Of += fmt.Sprintf(" These are the latest %d.", len(rows))
+	}
+	return t, ""
 }
 
 func jobLink(project, job, rang string) link {
@@ -198,186 +238,4 @@ func sumFigures(s *Sums) []figure {
 		fs = append(fs, figure{"out of memory", thousands(float64(s.OOM)), "builds with a process killed for memory"})
 	}
 	return fs
-}
-
-type jobView struct {
-	page
-	Project link
-	Ranges  []choice
-	Refs    []choice
-	Problem string
-	Figures []figure
-	Trends  []trend
-	Few     string
-	Shifts  []shift
-	Peaks   *histogram
-	Stages  []stageShare
-	Rows    []buildRow
-	Heads   []heading
-	All     string
-}
-
-// stageShare is a stage over many builds of a job.
-type stageShare struct {
-	Name                          string
-	Runs                          int
-	CPUMedian, CPUP95, WallMedian string
-	WallP95, MemoryMedian, Share  string
-	Bar                           string
-}
-
-func (p *Pages) job(w http.ResponseWriter, r *http.Request) error {
-	now := p.o.Now()
-	q := r.URL.Query()
-	project, job := q.Get("project"), q.Get("name")
-	if job == "" && project == "" {
-		return fmt.Errorf("project and name: want a job: %w", cimeter.ErrInvalid)
-	}
-	// The selection knows project; the job is called name here.
-	s := selectionOf(r, now, "30d")
-	v := jobView{page: p.page(r, orElse(name(job), "(no name)"), "projects"), Ranges: s.rangeChoices("/job")}
-	v.Crumbs = []link{{Text: "Projects", URL: "/projects"}}
-	if project != "" {
-		v.Crumbs = append(v.Crumbs, link{name(project), href("/project", "name", project), title(project)})
-	}
-	if s.err != nil {
-		v.Problem = s.wrong().Want
-	}
-	ref := q.Get("ref")
-	from, to := s.span(now)
-	rs, err := p.o.Source.History(r.Context(), HistoryQuery{Project: project, Name: job, Ref: ref, Before: to.Add(time.Second), Limit: historyMost})
-	if err != nil {
-		return err
-	}
-	slices.Reverse(rs) // oldest first
-	rs = slices.DeleteFunc(rs, func(r *cimeter.Record) bool { return r.EndedAt.Before(from) })
-	f := append(slices.Clone(s.Filter), filter.Is(filter.Job, job))
-	sums, err := p.sums(r, f, filter.Is(filter.Project, project))
-	if err != nil {
-		return err
-	}
-	v.Figures = sumFigures(sums)
-	v.refs(rs, &s, ref)
-	v.fill(rs, from, now, &s)
-	v.All = href("/builds", "project", project, "job", job, "ref", ref, "t", s.Range)
-	return p.render(w, r, http.StatusOK, "job", v)
-}
-
-// refs offers the refs with the most builds.
-func (v *jobView) refs(rs []*cimeter.Record, s *selection, ref string) {
-	counts := map[string]int{}
-	for _, r := range rs {
-		if r.Ref != "" {
-			counts[r.Ref]++
-		}
-	}
-	if ref != "" {
-		counts[ref] = len(rs)
-	}
-	names := make([]string, 0, len(counts))
-	for n := range counts {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	v.Refs = []choice{{link{Text: "all refs", URL: s.url("/job", "ref", "")}, ref == ""}}
-	for _, n := range names[:min(3, len(names))] {
-		v.Refs = append(v.Refs, choice{link{display.Fit(n, 24, "…"), s.url("/job", "ref", n), title(n)}, ref == n})
-	}
-}
-
-// fill makes what the job's builds tell; rs are oldest first.
-func (v *jobView) fill(rs []*cimeter.Record, from, now time.Time, s *selection) {
-	if len(rs) > 0 && (from.IsZero() || len(rs) == historyMost) {
-		from = rs[0].EndedAt
-	}
-	if len(rs) < trendsFrom {
-		v.Few = fmt.Sprintf("Trends begin at %d builds; there are %d in this time.", trendsFrom, len(rs))
-	} else {
-		to := now
-		for _, t := range []struct {
-			label, class string
-			value        func(*Row) opt
-			scale        func(float64) column
-		}{
-			{"CPU time", "cpu", func(r *Row) opt { return r.CPUSeconds }, timeColumn},
-			{"Memory, peak", "mem", func(r *Row) opt { return number(r.MemoryPeak) }, bytesColumn},
-			{"Time", "other", func(r *Row) opt { return r.Wall() }, timeColumn},
-		} {
-			if drawn, ok := trendOf(t.label, t.class, rs, from, to, t.value, t.scale); ok {
-				v.Trends = append(v.Trends, drawn)
-			}
-		}
-		v.Shifts = shifts(rs, now)
-	}
-	v.Peaks = peaksOf(rs, s)
-	v.Stages = stageShares(rs)
-	rows := make([]Row, 0, peerCount)
-	for i := len(rs) - 1; i >= 0 && len(rows) < peerCount; i-- {
-		rows = append(rows, RowOf(rs[i]))
-	}
-	cols := columnsOf(rows)
-	for i := range rows {
-		row := cols.row(&rows[i], now)
-		row.Build.Text = "#" + display.Fit(orElse(rows[i].Number, rows[i].Key), 24, "…")
-		v.Rows = append(v.Rows, row)
-	}
-	v.Heads = []heading{{Label: "result"}, {Label: "build"}, {Label: "ref"}, {Label: "machine"}, {Label: "started"}, {Label: "queue", Unit: cols.queue.Unit, Class: "n"}, {Label: "time", Unit: cols.wall.Unit, Class: "n"},
-		{Label: "CPU", Unit: cols.cpu.Unit, Class: "n"}, {Label: "memory", Unit: cols.memory.Unit, Class: "n"}, {Label: "disk", Unit: cols.disk.Unit, Class: "n"}, {Label: "net", Unit: cols.net.Unit, Class: "n"}, {Label: "finding"}}
-}
-
-// stageShares are the stages of many builds, most CPU time first.
-func stageShares(rs []*cimeter.Record) []stageShare {
-	type values struct{ cpu, wall, mem []float64 }
-	by := map[string]*values{}
-	total := 0.0
-	for _, r := range rs {
-		for i := range r.Stages {
-			s := &r.Stages[i]
-			v := by[s.Name]
-			if v == nil {
-				v = &values{}
-				by[s.Name] = v
-			}
-			if c := s.Usage.CPUSeconds.Total; c.Known {
-				v.cpu = append(v.cpu, c.Value)
-				total += c.Value
-			}
-			v.wall = append(v.wall, s.Usage.WallSeconds)
-			if p := peak(&s.Usage); p.Known {
-				v.mem = append(v.mem, p.Value)
-			}
-		}
-	}
-	names := make([]string, 0, len(by))
-	sum := func(vs []float64) (s float64) {
-		for _, v := range vs {
-			s += v
-		}
-		return s
-	}
-	for n := range by {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(sum(by[b].cpu), sum(by[a].cpu)), strings.Compare(a, b))
-	})
-	var out []stageShare
-	for _, n := range names[:min(len(names), 30)] {
-		v := by[n]
-		st := stageShare{Name: orElse(name(n), "(no name)"), Runs: len(v.wall), CPUMedian: percentileText(v.cpu, 0.5, cpuTime), CPUP95: percentileText(v.cpu, 0.95, cpuTime),
-			WallMedian: percentileText(v.wall, 0.5, seconds), WallP95: percentileText(v.wall, 0.95, seconds), MemoryMedian: percentileText(v.mem, 0.5, amount), Share: dash}
-		if total > 0 {
-			st.Share, st.Bar = percent(sum(v.cpu)/total), barPath(sum(v.cpu)/total)
-		}
-		out = append(out, st)
-	}
-	return out
-}
-
-func percentileText(vs []float64, p float64, write func(float64) string) string {
-	if len(vs) == 0 {
-		return dash
-	}
-	vs = slices.Sorted(slices.Values(vs))
-	return write(vs[min(len(vs)-1, int(p*float64(len(vs))))])
 }

@@ -49,7 +49,7 @@ func TestQueue(t *testing.T) {
 	wants(t, body, `<a href="/queue?show=blocked">2</a>`, `<a href="/queue">17</a>`, "15 m 00 s", // waiting on both, the oldest
 		"no worker with its tags", "no free slot", `href="/queue?why=no_slot#queue-list"`,
 		"drone.example.com answers 503 Service Unavailable, since 4 m. What is shown of it is 4 m 00 s old.",
-		"in 1 m 35 s", "40.0 s to 4 m 20 s", "docker, large", "offline", "1 of 2", "Choose one CI server above")
+		"in 1 m 35 s", "40.0 s to 4 m 20 s", "docker, large", "offline", "1 of 2", "Choose one above", `id="waits-h"`, `drone.example.com <b>`)
 	lacks(t, body, "NaN", "Inf", "Nothing waits")
 	// Those of the server that is away are greyed, and stay.
 	if n := strings.Count(body, `class="stale"`); n != 1+3+1 {

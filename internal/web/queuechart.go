@@ -1,6 +1,8 @@
 package web
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"net/url"
 	"slices"
@@ -19,6 +21,9 @@ var queueSpans = []queueSpan{{"1h", "the last hour", time.Hour}, {"6h", "the las
 
 // queueSteps is how many points a line of the charts has at most.
 const queueSteps = 240
+
+// every is how many steps a row of the table under them has.
+const every = queueSteps / 48
 
 // moments are the history of some servers added up, in steps: NaN is not known.
 type moments struct {
@@ -77,13 +82,26 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 	builds.Points = points(from, st.At, xs, 1, [][]float64{m.waiting, m.running, m.slots})
 	builds.draw(xs, top, 1, []chartLine{{Label: "waiting", Class: "other", Now: told(last(m.waiting), whole)}, {Label: "running", Class: "cpu", Now: told(last(m.running), whole)},
 		{Label: "slots", Class: "limit dash", Now: told(last(m.slots), whole)}}, [][]float64{m.waiting, m.running, m.slots})
-	const every = queueSteps / 48
 	for i := 0; i < queueSteps; i += every {
 		builds.Rows = append(builds.Rows, []string{rowTimes(i), told(mean(m.waiting[i:i+every]), sig3), told(mean(m.running[i:i+every]), sig3), told(mean(m.slots[i:i+every]), sig3)})
 	}
 	v.Charts = groupOf("queue-t", "", []lineChart{builds})
 	if len(of) > 1 {
-		v.ChartsBy = "Choose one CI server above to see how long builds waited on it: percentiles of several cannot be added up."
+		waits, left := waitsOf(of, from, st.At, xs)
+		switch {
+		case len(waits.Lines) == 0:
+			v.ChartsBy = "Nothing has waited in this time."
+			return
+		case left > 0:
+			v.ChartsBy = fmt.Sprintf("Waits are of the %d CI servers where they were longest; %d more waited less.", waitLines, left)
+		default:
+			v.ChartsBy = "Percentiles of several CI servers cannot be added up: each has its line. Choose one above to see its median, too."
+		}
+		waits.XTicks = xticks
+		for i := range waits.Rows {
+			waits.Rows[i][0] = rowTimes(i * every)
+		}
+		v.Charts = groupOf("queue-t", "", []lineChart{builds, waits})
 		return
 	}
 	if math.IsNaN(last(m.p95)) && most(m.p95) == 1 {
@@ -101,6 +119,55 @@ func (v *queueView) lastDay(st *queue.State, q url.Values, f queueFilter) {
 		wait.Rows = append(wait.Rows, []string{rowTimes(i), told(mean(m.p50[i:i+every]), in), told(mean(m.p95[i:i+every]), in)})
 	}
 	v.Charts = groupOf("queue-t", "", []lineChart{builds, wait})
+}
+
+// waitLines is how many CI servers have a line of their waits: as many as can be told
+// apart, by tone and dashes.
+const waitLines = 4
+
+// waitsOf is how long builds waited on each of several servers, where they waited
+// longest first; left is how many more there are.
+func waitsOf(of []*queue.Server, from, to time.Time, xs []float64) (c lineChart, left int) {
+	type line struct {
+		name  string
+		p95   []float64
+		total float64
+	}
+	var lines []line
+	for _, s := range of {
+		if m, _ := gather([]*queue.Server{s}, from, to); !math.IsNaN(mean(m.p95)) {
+			lines = append(lines, line{s.Name, m.p95, mean(m.p95)})
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(b.total, a.total) })
+	left = max(0, len(lines)-waitLines)
+	lines = lines[:len(lines)-left]
+	c = lineChart{ID: "waits", Title: "95 % of those that waited did so for less than", Class: "other"}
+	if len(lines) == 0 {
+		return c, 0
+	}
+	var values [][]float64
+	for _, l := range lines {
+		values = append(values, l.p95)
+	}
+	top := most(values...)
+	col := timeColumn(top)
+	c.Unit = col.Unit
+	in := func(v float64) string { return col.cell(some(v)) }
+	var drawn []chartLine
+	for i, l := range lines {
+		drawn = append(drawn, chartLine{Label: name(l.name), Class: []string{"other", "limit dash", "other dot", "limit"}[i], Now: told(last(l.p95), in)})
+	}
+	c.Points = points(from, to, xs, col.size, values)
+	c.draw(xs, top, col.size, drawn, values)
+	for i := 0; i < queueSteps; i += every {
+		row := []string{""}
+		for _, vs := range values {
+			row = append(row, told(mean(vs[i:i+every]), in))
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	return c, left
 }
 
 // unknown is a line of nothing.

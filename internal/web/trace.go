@@ -18,6 +18,8 @@ type traceJSON struct {
 	To      float64      `json:"to"`
 	Running bool         `json:"running,omitempty"`
 	Compare bool         `json:"compare,omitempty"` // each pair is of two builds
+	Kinds   bool         `json:"kinds,omitempty"`   // mem is of kinds: anonymous, files and kernel, swap
+	Ops     bool         `json:"ops,omitempty"`     // disk is of operations: thousandths a second
 	CPU     []jsonColumn `json:"cpu"`               // millicores: average, max
 	Memory  []jsonColumn `json:"mem"`               // KiB: total, working set
 	Disk    []jsonColumn `json:"disk"`              // bytes a second: read, written
@@ -57,6 +59,13 @@ func (p *Pages) trace(w http.ResponseWriter, r *http.Request) error {
 	out.CPU = []jsonColumn{t.CPUMillicores, t.CPUMillicoresMax}
 	out.Memory = []jsonColumn{t.MemoryKiB, t.MemoryWorkingSetKiB}
 	out.Disk = []jsonColumn{t.IOReadBytesPerSecond, t.IOWriteBytesPerSecond}
+	view := viewOf(r.URL.Query(), record)
+	if out.Kinds = view.Kinds; view.Kinds {
+		out.Memory, out.Peak = columnsOfKinds(record, kindsOf(record), true, 1./kib), opt{}
+	}
+	if out.Ops = view.Operations; view.Operations {
+		out.Disk = columnsOfKinds(record, operations(), false, 1000)
+	}
 	out.Net = []jsonColumn{t.NetworkReceivePerSec, t.NetworkTransmitPerSec}
 	if l := record.Limits; l != nil {
 		out.Limits.CPU, out.Limits.Memory = l.CPUCores, l.MemoryBytes

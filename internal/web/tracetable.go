@@ -22,7 +22,7 @@ const (
 func traceRows(c *chart, step float64, a axis, q url.Values, path string) *traceTable {
 	t := &traceTable{Headings: []string{"from", "to"}}
 	_, size := unit(1)
-	if c.ID == "cpu" {
+	if c.ID == "cpu" || c.Unit == eachSecond {
 		size = 1
 	} else {
 		lo, hi := extent(c.Series)

@@ -9,64 +9,216 @@ import (
 	"github.com/cimeter/cimeter"
 )
 
-// trend is a cost over many builds, as the server draws it: a dot a build, a
-// line for the running median.
+// trend is a cost over many builds, as the server draws it: a dot a build with a line
+// for the running median; of very many builds a band from the median to what 95 % stay
+// under, since so many dots say nothing.
 type trend struct {
-	Label  string
-	Class  string
-	Unit   string
-	Dots   string // path of builds
-	Failed string // path of failed ones
-	Median string
-	Ticks  []tick
-	XTicks []tick
-	Latest string // the median of the last builds
+	Label    string
+	Class    string
+	Unit     string
+	Dots     string // path of builds
+	Failed   string // path of failed ones
+	Band     string
+	P95      string
+	Median   string
+	Ticks    []tick
+	XTicks   []tick
+	Latest   string // the median of the last builds
+	Marks    []trendMark
+	From, To int64 // seconds since 1970
+}
+
+// trendMark is where something changed for good.
+type trendMark struct {
+	X, Y, Text string
+	Class      string // more, less, or ""
+	Left       bool   // its text stands left of it
 }
 
 // window is how many builds the running median looks at.
 const window = 9
 
-// trendOf draws value over records, oldest first, between from and to.
-func trendOf(label, class string, rs []*cimeter.Record, from, to time.Time, value func(*Row) opt, scale func(largest float64) column) (trend, bool) {
-	t := trend{Label: label, Class: class}
-	var xs, vs []float64
-	var failed []bool
-	for _, r := range rs {
-		row := RowOf(r)
-		if v := value(&row); v.Known && r.Result != "canceled" {
-			xs, vs = append(xs, plotWidth*float64(r.EndedAt.Sub(from))/float64(to.Sub(from))), append(vs, v.Value)
-			failed = append(failed, r.Result == "failed")
+// trends are the costs of builds over a time: those of few, and beyond dotsMost builds
+// the same as a table, whose rows are the buckets of the bands.
+type trends struct {
+	Trends []trend
+	Heads  []heading
+	Rows   [][]string
+	Of     string // what is shown
+	Cut    string // that these are not all
+}
+
+// dotsMost is how many builds have a dot each.
+const dotsMost = 300
+
+// trendsOf draws rows, oldest first, between from and to.
+func trendsOf(rows []Row, from, to time.Time) *trends {
+	t := &trends{}
+	var grain time.Duration
+	if len(rows) > dotsMost {
+		grain = grainOf(to.Sub(from))
+		t.Heads = []heading{{Label: "from (UTC)"}, {Label: "builds", Class: "n"}}
+		form := "Jan 2 15:04"
+		if to.Sub(from) > 300*24*time.Hour {
+			form = "2006-01-02"
 		}
+		counts := make([]int, int((to.Sub(from)+grain-1)/grain))
+		for i := range rows {
+			if k := int(rows[i].EndedAt.Sub(from) / grain); k >= 0 && k < len(counts) {
+				counts[k]++
+			}
+		}
+		for k, n := range counts {
+			t.Rows = append(t.Rows, []string{from.Add(time.Duration(k) * grain).UTC().Format(form), thousands(float64(n))})
+		}
+		t.Of = fmt.Sprintf("Of %s: the line is the median of each %s, the dashes above it what 95 %% stay under.", builds(int64(len(rows))), grainWords(grain))
+	} else {
+		t.Of = "A dot is a build, a ring a failed one; the line is the median of nine. The builds are listed below."
 	}
-	if len(vs) == 0 {
-		return t, false
+	for _, c := range []struct {
+		label, class string
+		value        func(*Row) opt
+		scale        func(float64) column
+	}{
+		{"CPU time", "cpu", func(r *Row) opt { return r.CPUSeconds }, timeColumn},
+		{"Memory, peak", "mem", func(r *Row) opt { return number(r.MemoryPeak) }, bytesColumn},
+		{"Time", "other", func(r *Row) opt { return r.Wall() }, timeColumn},
+	} {
+		d := trend{Label: c.label, Class: c.class, XTicks: dateTicks(from, to), From: from.Unix(), To: to.Unix()}
+		var at, vs []float64 // at is a share of the time
+		var failed []bool
+		for i := range rows {
+			r := &rows[i]
+			if v := c.value(r); v.Known && r.Result != "canceled" {
+				at, vs = append(at, float64(r.EndedAt.Sub(from))/float64(to.Sub(from))), append(vs, v.Value)
+				failed = append(failed, r.Result == "failed")
+			}
+		}
+		if len(vs) == 0 {
+			continue
+		}
+		if grain > 0 {
+			d.band(at, vs, float64(grain)/float64(to.Sub(from)), c.scale, t)
+		} else {
+			d.dots(at, vs, failed, c.scale(slices.Max(vs)))
+		}
+		t.Trends = append(t.Trends, d)
 	}
-	top := slices.Max(vs)
-	col := scale(top)
-	t.Unit = col.Unit
-	top *= 1.08
-	if top <= 0 {
+	if len(t.Trends) == 0 {
+		return nil
+	}
+	return t
+}
+
+// axis makes the ticks of values up to top, and returns where one stands.
+func (t *trend) axis(top float64, col column) func(float64) float64 {
+	if top *= 1.08; top <= 0 {
 		top = 1
 	}
-	y := func(v float64) float64 { return plotHeight * (1 - v/top) }
-	var medians []float64
+	t.Unit = col.Unit
+	for _, at := range ticks(0, top/col.size, 4) {
+		t.Ticks = append(t.Ticks, tick{pct(1 - at*col.size/top), short(at)})
+	}
+	return func(v float64) float64 { return plotHeight * (1 - v/top) }
+}
+
+// dots draws every build.
+func (t *trend) dots(at, vs []float64, failed []bool, col column) {
+	y := t.axis(slices.Max(vs), col)
+	xs, medians := make([]float64, len(vs)), make([]float64, len(vs))
 	for i, v := range vs {
+		xs[i] = plotWidth * at[i]
 		point := "M" + coord(xs[i]) + " " + coord(y(v)) + "h0"
 		if failed[i] {
 			t.Failed += point
 		} else {
 			t.Dots += point
 		}
-		lo := max(0, i-window+1)
-		medians = append(medians, y(spreadOf(vs[lo:i+1]).median))
+		medians[i] = y(spreadOf(vs[max(0, i-window+1) : i+1]).median)
 	}
 	t.Median = linePath(xs, medians)
-	for _, at := range ticks(0, top/col.size, 4) {
-		t.Ticks = append(t.Ticks, tick{pct(1 - at*col.size/top), short(at)})
-	}
-	t.XTicks = dateTicks(from, to)
 	t.Latest = col.cell(some(spreadOf(vs[max(0, len(vs)-window):]).median))
-	return t, true
+}
+
+// band draws the median and the 95th percentile of each share of the time, and tells
+// them to the table.
+func (t *trend) band(at, vs []float64, share float64, scale func(float64) column, table *trends) {
+	n := len(table.Rows)
+	in := make([][]float64, n)
+	for i, v := range vs {
+		if k := int(at[i] / share); k >= 0 && k < n {
+			in[k] = append(in[k], v)
+		}
+	}
+	xs, p50, p95 := make([]float64, n), make([]float64, n), make([]float64, n)
+	top := 0.0
+	for k, vs := range in {
+		xs[k], p50[k], p95[k] = plotWidth*min(1, (float64(k)+0.5)*share), math.NaN(), math.NaN()
+		if len(vs) > 0 {
+			slices.Sort(vs)
+			p50[k], p95[k] = middle(vs), vs[(len(vs)*95+99)/100-1]
+			top = max(top, p95[k])
+		}
+	}
+	col := scale(top)
+	y := t.axis(top, col)
+	table.Heads = append(table.Heads, heading{Label: t.Label + ", median", Unit: col.Unit, Class: "n"}, heading{Label: "95 % under", Unit: col.Unit, Class: "n"})
+	t.Latest = told(lastKnown(p50), func(v float64) string { return col.cell(some(v)) })
+	for k := range in {
+		for _, v := range []*float64{&p50[k], &p95[k]} {
+			table.Rows[k] = append(table.Rows[k], told(*v, func(v float64) string { return col.cell(some(v)) }))
+			*v = y(*v)
+		}
+	}
+	t.Band, t.Median, t.P95 = bandPath(xs, p95, p50), linePath(xs, p50), linePath(xs, p95)
+}
+
+// trendBuckets is how many buckets a band has at most.
+const trendBuckets = 60
+
+// grainOf is the time that a bucket of a band takes.
+func grainOf(length time.Duration) time.Duration {
+	const day = 24 * time.Hour
+	for _, g := range []time.Duration{time.Minute, 5 * time.Minute, time.Hour, 6 * time.Hour, day, 7 * day} {
+		if length <= trendBuckets*g*3/4 {
+			return g
+		}
+	}
+	return (length / trendBuckets).Truncate(7*day) + 7*day
+}
+
+func grainWords(g time.Duration) string {
+	switch {
+	case g%(7*24*time.Hour) == 0 && g > 7*24*time.Hour:
+		return fmt.Sprintf("%d weeks", g/(7*24*time.Hour))
+	case g == 7*24*time.Hour:
+		return "week"
+	case g == 24*time.Hour:
+		return "day"
+	case g == time.Hour:
+		return "hour"
+	case g > time.Hour:
+		return fmt.Sprintf("%d hours", g/time.Hour)
+	case g == time.Minute:
+		return "minute"
+	}
+	return fmt.Sprintf("%d minutes", g/time.Minute)
+}
+
+// mark puts changes where they began.
+func (t *trends) mark(shifts []shift) {
+	if t == nil {
+		return
+	}
+	for i := range t.Trends {
+		d := &t.Trends[i]
+		for _, s := range shifts {
+			share := float64(s.At.Unix()-d.From) / float64(d.To-d.From)
+			if s.Of == d.Class && share >= 0 && share <= 1 {
+				d.Marks = append(d.Marks, trendMark{X: pct(share), Y: fmt.Sprint(12 + 14*len(d.Marks)), Text: s.Mark, Class: s.Class, Left: share > 0.6})
+			}
+		}
+	}
 }
 
 // dateTicks are about six dates between from and to.
@@ -104,6 +256,9 @@ type shift struct {
 	Evidence string
 	Class    string
 	Compare  string
+	At       time.Time // of the end of the first build since
+	Of       string    // the class of its trend
+	Mark     string    // in few words
 }
 
 // shiftWindow bounds how many builds a change is looked for in, and minSide how
@@ -113,19 +268,28 @@ const (
 	minSide     = 6
 )
 
-// shifts finds for each cost the one place, if any, where the medians before
-// and after lie furthest apart, beyond the spread of the builds before it.
+// away is how far values lie from a middle together.
+func away(vs []float64, middle float64) (sum float64) {
+	for _, v := range vs {
+		sum += math.Abs(v - middle)
+	}
+	return sum
+}
+
+// shifts finds for each cost the one place, if any, where the builds before and after
+// lie closest to their medians, of those where the medians are further apart than either
+// side is wide.
 func shifts(rs []*cimeter.Record, now time.Time) []shift {
 	rs = rs[max(0, len(rs)-shiftWindow):]
 	var out []shift
 	for _, c := range []struct {
-		name  string
-		value func(*Row) opt
-		write func(float64) string
+		name, of string
+		value    func(*Row) opt
+		write    func(float64) string
 	}{
-		{"CPU", func(r *Row) opt { return r.CPUSeconds }, cpuTime},
-		{"memory", func(r *Row) opt { return number(r.MemoryPeak) }, amount},
-		{"time", func(r *Row) opt { return r.Wall() }, seconds},
+		{"CPU", "cpu", func(r *Row) opt { return r.CPUSeconds }, cpuTime},
+		{"memory", "mem", func(r *Row) opt { return number(r.MemoryPeak) }, amount},
+		{"time", "other", func(r *Row) opt { return r.Wall() }, seconds},
 	} {
 		var vs []float64
 		var of []*cimeter.Record
@@ -135,15 +299,15 @@ func shifts(rs []*cimeter.Record, now time.Time) []shift {
 				vs, of = append(vs, v.Value), append(of, r)
 			}
 		}
-		best, score := -1, 0.0
+		best, least := -1, math.Inf(1)
 		var before, after spread
 		for i := minSide; i <= len(vs)-minSide; i++ {
 			a, b := spreadOf(vs[:i]), spreadOf(vs[i:])
 			if !a.beyond(b.median) || !b.beyond(a.median) {
 				continue
 			}
-			if s := math.Abs(b.median-a.median) / (a.mad + b.mad + 0.01*a.median + 1e-9); s > score {
-				best, score, before, after = i, s, a, b
+			if d := away(vs[:i], a.median) + away(vs[i:], b.median); d < least {
+				best, least, before, after = i, d, a, b
 			}
 		}
 		if best < 0 {
@@ -155,61 +319,58 @@ func shifts(rs []*cimeter.Record, now time.Time) []shift {
 			Text: fmt.Sprintf("%s %s since %s", c.name, ch.Text, stampOf(now, first.StartedAt).Text), Class: ch.Class,
 			Evidence: fmt.Sprintf("median %s over %d builds before, %s over %d since", c.write(before.median), before.n, c.write(after.median), after.n),
 			Compare:  href("/compare", "a", of[best-1].Key, "b", first.Key),
+			At:       first.EndedAt, Of: c.of, Mark: ch.Text,
 		})
 	}
 	return out
 }
 
-// histogram is peak memory of its limit, in tenths.
-type histogram struct {
-	Bars []histogramBar
-	N    int
-}
+// held is how many builds in a row must have a limit for it to be one that was set.
+const held = 3
 
-type histogramBar struct {
-	X, Y, W, H string
-	Label      string
-	Title      string
-	URL        string
-	OOM        string
-}
-
-func peaksOf(rs []*cimeter.Record, s *selection) *histogram {
-	var counts, ooms [10]int
-	n := 0
-	for _, r := range rs {
-		row := RowOf(r)
-		if !row.MemoryPeak.Known || row.MemoryLimit.Value == 0 {
-			continue
+// limitShifts finds where a limit of a job changed: three builds had the one, the next
+// three another. The latest three of each limit.
+func limitShifts(rs []*cimeter.Record, now time.Time) (out []shift) {
+	for _, c := range []struct {
+		name, of string
+		value    func(*cimeter.Limits) opt
+		write    func(float64) string
+	}{
+		{"CPU limit", "cpu", func(l *cimeter.Limits) opt { return l.CPUCores }, cores},
+		{"memory limit", "mem", func(l *cimeter.Limits) opt { return number(l.MemoryBytes) }, amount},
+	} {
+		var of []*cimeter.Record
+		for _, r := range rs {
+			if r.Limits != nil {
+				of = append(of, r)
+			}
 		}
-		b := min(9, int(10*float64(row.MemoryPeak.Value)/float64(row.MemoryLimit.Value)))
-		counts[b]++
-		n++
-		if slices.Contains(row.Verdicts, "oom") {
-			ooms[b]++
+		say := func(o opt) string {
+			if !o.Known {
+				return "none"
+			}
+			return c.write(o.Value)
 		}
+		same := func(from, to int) bool {
+			for i := from + 1; i < to; i++ {
+				if c.value(of[i].Limits) != c.value(of[from].Limits) {
+					return false
+				}
+			}
+			return true
+		}
+		var found []shift
+		for i := held; i <= len(of)-held; i++ {
+			a, b := c.value(of[i-1].Limits), c.value(of[i].Limits)
+			if a == b || !same(i-held, i) || !same(i, i+held) {
+				continue
+			}
+			found = append(found, shift{
+				Text: fmt.Sprintf("%s %s → %s since %s", c.name, say(a), say(b), stampOf(now, of[i].StartedAt).Text), Compare: href("/compare", "a", of[i-1].Key, "b", of[i].Key),
+				At: of[i].EndedAt, Of: c.of, Mark: "limit " + say(b),
+			})
+		}
+		out = append(out, found[max(0, len(found)-3):]...)
 	}
-	if n == 0 {
-		return nil
-	}
-	top := slices.Max(counts[:])
-	h := &histogram{N: n}
-	for i, c := range counts {
-		share := float64(c) / float64(top)
-		b := histogramBar{X: pct(float64(i)/10 + 0.008), W: pct(0.084), Y: pct(1 - 0.82*share), H: pct(0.82 * share), Label: fmt.Sprintf("%d %%", 10*i),
-			Title: fmt.Sprintf("%s at %d to %d %% of the limit", builds(int64(c)), 10*i, 10*i+10)}
-		q := fmt.Sprintf("mem>=%d%%", 10*i)
-		if i < 9 {
-			q += fmt.Sprintf(" mem<%d%%", 10*i+10)
-		}
-		if c > 0 {
-			b.URL = s.url("/builds", "q", q, "project", s.values.Get("project"), "job", s.values.Get("name"), "name", "")
-		}
-		if ooms[i] > 0 {
-			b.OOM = fmt.Sprintf("%d killed", ooms[i])
-			b.Title += ", " + b.OOM
-		}
-		h.Bars = append(h.Bars, b)
-	}
-	return h
+	return out
 }

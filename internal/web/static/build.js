@@ -2,11 +2,10 @@
 // The page of a build: four charts, the lane of its stages and the time axis
 // show one span of time, and one cursor.
 (() => {
-	const { all, say, keys } = cimeter, { make, steer, bytes, sig3, clock, timeTicks, units } = cimeter.charts;
+	const { all, say, keys } = cimeter, { make, steer, bytes, sig3, clock, timeTicks, units, params, setParams, hidden, toggles, labelOf } = cimeter.charts;
 	const place = document.querySelector("[data-trace]");
 	if (!place) return;
 	const SVG = "http://www.w3.org/2000/svg";
-	const params = () => new URLSearchParams(location.search);
 	let trace = null, charts = [];
 
 	const shared = {
@@ -23,28 +22,26 @@
 	const configs = () => {
 		const n = Math.max(0, ...["cpu", "mem", "disk", "net"].flatMap(k => trace[k].map(c => c ? c.length : 0)));
 		const xs = Array.from({ length: n }, (_, i) => (i + 0.5) * trace.step);
-		const hidden = (params().get("hide") || "").split(",");
-		const hide = k => [hidden.includes(k + ".0"), hidden.includes(k + ".1")];
-		const rate = v => bytes(v) + "/s";
-		const pair = (k, a, b) => [column(trace[k][0], n, a), column(trace[k][1], n, b)];
-		if (trace.compare) {
-			const two = (k, a, colour, size, value, unit) => { const ys = pair(k, a, a); return { xs, ys, labels: ["A", "B"], colour, dashes: [, [6, 4]], size: size || unitOf(top(ys)), words: value, value, hidden: hide(k), unit }; };
-			return { cpu: two("cpu", 0.001, "--cpu", 1, sig3, "cores"), mem: two("mem", 1024, "--mem", 0, bytes, ""), disk: two("disk", 1, "--disk", 0, rate, ""), net: two("net", 1, "--net", 0, rate, "") };
+		const rate = v => bytes(v) + "/s", each = v => sig3(v) + "/s";
+		// What the lines of a chart are, its legend says. A size of 0 is the unit's of the largest value.
+		const chart = (k, scales, size, value, more) => {
+			const outs = all(`[data-chart=${k}] output`, place), ys = outs.map((_, i) => column(trace[k][i], n, scales[i] ?? scales[0]));
+			return { xs, ys, labels: outs.map(labelOf), colour: "--" + k, dashes: [, k === "mem" ? [10, 4] : [5, 3], [2, 3]], size: size || unitOf(top(ys)), words: value, value, hidden: outs.map((_, i) => hidden().has(`${k}.${i}`)), unit: "", ...more };
+		};
+		const cpu = chart("cpu", [0.001], 1, sig3, { unit: "cores" }), mem = chart("mem", [1024], 0, bytes);
+		if (trace.compare) return { cpu, mem, disk: chart("disk", [1], 0, rate), net: chart("net", [1], 0, rate) };
+		const { limits } = trace, marks = [], total = mem.ys[0] || [], mirrored = { mirrored: true };
+		if (trace.peak && total.some(v => v !== null)) {
+			const at = total.reduce((best, v, i) => v !== null && (best < 0 || v > total[best]) ? i : best, -1);
+			marks.push({ x: xs[at], y: total[at], text: "peak " + bytes(trace.peak) });
 		}
-		const cpu = pair("cpu", 0.001, 0.001), mem = pair("mem", 1024, 1024), disk = pair("disk", 1, -1), net = pair("net", 1, -1);
-		const marks = [];
-		if (trace.peak && mem[0].some(v => v !== null)) {
-			const at = mem[0].reduce((best, v, i) => v !== null && (best < 0 || v > mem[0][best]) ? i : best, -1);
-			marks.push({ x: xs[at], y: mem[0][at], text: "peak " + bytes(trace.peak) });
-		}
-		for (const s of trace.stages) if (s.oom) marks.push({ x: s.to, y: trace.limits.mem || trace.peak || 0, text: "killed", bad: true });
-		const memLimit = trace.limits.mem, memTop = top(mem);
+		for (const s of trace.stages) if (s.oom) marks.push({ x: s.to, y: limits.mem || trace.peak || 0, text: "killed", bad: true });
+		if (limits.mem && top(mem.ys) >= limits.mem / 4) mem.size = unitOf(limits.mem);
 		return {
-			cpu: { xs, ys: cpu, labels: ["average", "max"], colour: "--cpu", dashes: [, [5, 3]], size: 1, words: v => v === 1 ? "1 core" : `${+v.toFixed(2)} cores`, value: sig3, limit: trace.limits.cpu, band: [2, 1], hidden: hide("cpu"), unit: "cores",
-				strips: trace.stages.filter(s => s.throttled >= 0.05) },
-			mem: { xs, ys: mem, labels: ["total", "working set"], colour: "--mem", dashes: [, [10, 4]], size: unitOf(memLimit && memTop >= memLimit / 4 ? memLimit : memTop), words: bytes, value: bytes, limit: memLimit, hidden: hide("mem"), marks, unit: "" },
-			disk: { xs, ys: disk, labels: ["read", "written"], colour: "--disk", dashes: [, [5, 3]], size: unitOf(top(disk)), words: rate, value: rate, mirrored: true, hidden: hide("disk"), unit: "" },
-			net: { xs, ys: net, labels: ["received", "sent"], colour: "--net", dashes: [, [5, 3]], size: unitOf(top(net)), words: rate, value: rate, mirrored: true, hidden: hide("net"), unit: "" },
+			cpu: { ...cpu, words: v => v === 1 ? "1 core" : `${+v.toFixed(2)} cores`, limit: limits.cpu, band: [2, 1], strips: trace.stages.filter(s => s.throttled >= 0.05) },
+			mem: { ...mem, limit: limits.mem, marks },
+			disk: trace.ops ? chart("disk", [0.001, -0.001], 1, each, mirrored) : chart("disk", [1, -1], 0, rate, mirrored),
+			net: chart("net", [1, -1], 0, rate, mirrored),
 		};
 	};
 
@@ -63,6 +60,7 @@
 			plot.classList.add("drawn-js");
 			const u = make(plot, c, shared);
 			charts.push({ u, c, plot, figure, outputs, at: outputs.map(o => o.dataset.still ?? (o.dataset.still = o.textContent)) });
+			toggles(figure, figure.dataset.chart, () => charts.find(c => c.plot === plot).u);
 		}
 		place.dataset.drawn = "";
 	};
@@ -87,12 +85,6 @@
 		}
 	};
 
-	const setParams = (change, push) => {
-		const q = params();
-		for (const [k, v] of Object.entries(change)) if (v === null) q.delete(k); else q.set(k, v);
-		const url = location.pathname + (q.size ? "?" + q : "");
-		if (url !== location.pathname + location.search) history[push ? "pushState" : "replaceState"](null, "", url);
-	};
 	const round = v => String(Math.round(v * 1000) / 1000);
 
 	// zoom shows a span of time everywhere.
@@ -201,25 +193,6 @@
 		const q = params();
 		show(q.has("from") ? +q.get("from") : trace.from, q.has("to") ? +q.get("to") : trace.to);
 	});
-
-	// Legends hide and show their line.
-	for (const li of all(".legend li", place)) {
-		const o = li.querySelector("output");
-		if (!o) continue;
-		const b = document.createElement("button");
-		b.type = "button";
-		b.setAttribute("aria-pressed", "true");
-		b.append(...li.childNodes);
-		li.append(b);
-		b.addEventListener("click", () => {
-			const ch = charts.find(c => c.figure.contains(li)), k = ch.outputs.indexOf(o), on = !ch.u.series[k + 1].show;
-			ch.u.setSeries(k + 1, { show: on });
-			b.setAttribute("aria-pressed", on);
-			const hidden = new Set((params().get("hide") || "").split(",").filter(Boolean)), id = `${ch.figure.dataset.chart}.${k}`;
-			if (on) hidden.delete(id); else hidden.add(id);
-			setParams({ hide: hidden.size ? [...hidden].join(",") : null });
-		});
-	}
 
 	// By keyboard, and by drag: one cursor, moved over the readings.
 	const steered = steer({

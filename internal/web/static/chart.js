@@ -2,7 +2,7 @@
 // Charts that share one time axis and one cursor. uPlot draws them; the server
 // has drawn the same before, for who has no script.
 cimeter.charts = (() => {
-	const { say } = cimeter;
+	const { all, say } = cimeter;
 	const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 	const short = v => String(Math.round(v * 100) / 100);
 	const KiB = 1024, units = [["TiB", KiB ** 4], ["GiB", KiB ** 3], ["MiB", KiB ** 2], ["KiB", KiB]];
@@ -19,6 +19,36 @@ cimeter.charts = (() => {
 		if (t < 60) return s + short(t) + " s";
 		return t < 3600 ? `${s}${Math.floor(t / 60)}:${two(Math.floor(t % 60))}` : `${s}${Math.floor(t / 3600)}:${two(Math.floor(t % 3600 / 60))}:${two(t % 60)}`;
 	};
+	// The state of charts stands in the URL.
+	const params = () => new URLSearchParams(location.search);
+	const setParams = (change, push) => {
+		const q = params();
+		for (const [k, v] of Object.entries(change)) if (v === null) q.delete(k); else q.set(k, v);
+		const url = location.pathname + (q.size ? "?" + q : "");
+		if (url !== location.pathname + location.search) history[push ? "pushState" : "replaceState"](null, "", url);
+	};
+	const hidden = () => new Set((params().get("hide") || "").split(",").filter(Boolean));
+	// toggles makes the entries of a legend buttons, which hide and show their lines.
+	const toggles = (figure, id, chart) => all(".legend output,.legend b", figure).forEach((value, k) => {
+		const li = value.closest("li"), name = `${id}.${k}`;
+		let b = li.querySelector("button");
+		if (!b) {
+			b = document.createElement("button");
+			b.type = "button";
+			b.append(...li.childNodes);
+			li.append(b);
+			b.addEventListener("click", () => {
+				const hide = hidden(), on = hide.delete(name);
+				if (!on) hide.add(name);
+				chart().setSeries(k + 1, { show: on });
+				b.setAttribute("aria-pressed", on);
+				setParams({ hide: [...hide].join(",") || null });
+			});
+		}
+		b.setAttribute("aria-pressed", !hidden().has(name));
+	});
+	const labelOf = value => value.previousSibling.textContent.trim();
+
 	// ticks are about n round numbers between lo and hi.
 	const ticks = (lo, hi, n) => {
 		const raw = (hi - lo) / n, base = 10 ** Math.floor(Math.log10(raw)), step = ([1, 2, 5].find(m => m * base >= raw * 0.999) || 10) * base;
@@ -198,5 +228,5 @@ cimeter.charts = (() => {
 		return { selected, key };
 	};
 	const rgb = hex => hex.startsWith("#") ? [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)) : [128, 128, 128];
-	return { make, steer, css, bytes, sig3, clock, timeTicks, short, units };
+	return { make, steer, css, bytes, sig3, clock, timeTicks, short, units, params, setParams, hidden, toggles, labelOf };
 })();

@@ -24,11 +24,49 @@
 			svg.append(text);
 		}
 	};
-	cimeter.lines = { axis, clock, date };
+	// fill writes a span into the inputs of a group, in local time.
+	const stamp = t => new Date(1000 * t - 60000 * new Date(1000 * t).getTimezoneOffset()).toISOString().slice(0, 19).replace("T", " ");
+	const fill = (group, ...span) => all("[data-between] input", group).forEach((e, i) => { e.value = stamp(span[i]); });
+	cimeter.lines = { axis, clock, date, fill, stamp };
 	// Those that plots.js drew have the axis of what they show.
-	const draw = () => { for (const f of all("figure[data-points]:not(:has(.live))")) axis(f, ...f.dataset.points.split("|")[0].split(" ").map(Number)); };
+	const draw = () => {
+		for (const f of all("[data-lines] figure[data-points]:not(:has(.live))")) {
+			const span = f.dataset.points.split("|")[0].split(" ").map(Number);
+			axis(f, ...span);
+			fill(f.closest("[data-lines]"), ...span);
+		}
+	};
 	draw();
 	themed.addEventListener("fresh", draw);
+
+	// chooses makes a drag over a drawing, from one time to another, the time of the page.
+	const chooses = (on, box, from, to) => {
+		let start = null, moved = false;
+		const marked = document.createElementNS(SVG, "rect");
+		marked.setAttribute("class", "marked");
+		marked.setAttribute("height", "100%");
+		on.addEventListener("dragstart", e => e.preventDefault());
+		on.addEventListener("pointerdown", e => { if (e.button === 0 && e.pointerType === "mouse") { start = e.clientX; moved = false; } });
+		on.addEventListener("pointermove", e => {
+			if (start === null || Math.abs(e.clientX - start) <= 6) return;
+			moved = true;
+			marked.setAttribute("x", Math.max(0, Math.min(e.clientX, start) - box.getBoundingClientRect().left));
+			marked.setAttribute("width", Math.abs(e.clientX - start));
+			box.prepend(marked);
+		});
+		addEventListener("pointerup", e => {
+			if (start !== null && moved) {
+				const q = new URLSearchParams(location.search), r = box.getBoundingClientRect();
+				const at = (x, up) => new Date(1000 * (from + (to - from) * Math.max(0, Math.min(1, (x - r.left) / r.width))) + up).toISOString().slice(0, 16);
+				q.delete("t");
+				q.set("from", at(Math.min(start, e.clientX), 0));
+				q.set("to", at(Math.max(start, e.clientX), 59999));
+				location.assign(location.pathname + "?" + q);
+			}
+			start = null;
+		});
+		on.addEventListener("click", e => { if (moved) e.preventDefault(); }, true);
+	};
 
 	// Builds over time: the link of the piece of time under the pointer leads to the build
 	// there, if there is one; a drag chooses a time.
@@ -41,19 +79,9 @@
 			const near = 2000 / pieces.clientWidth, x = 1000 * share(e);
 			return row && row[1].find(([a, b]) => x >= a - near && x <= +b + near);
 		};
-		let start = null, moved = false;
-		const marked = document.createElementNS(SVG, "rect");
-		marked.setAttribute("class", "marked");
-		marked.setAttribute("height", "100%");
+		chooses(lanes, pieces, from, to);
 		lanes.addEventListener("pointermove", e => {
 			const a = e.target.closest("a");
-			if (start !== null && Math.abs(e.clientX - start) > 6) {
-				const r = pieces.getBoundingClientRect(), x = Math.max(0, Math.min(e.clientX, start) - r.left);
-				moved = true;
-				marked.setAttribute("x", x);
-				marked.setAttribute("width", Math.abs(e.clientX - start));
-				pieces.prepend(marked);
-			}
 			if (!a) return;
 			a.dataset.list ??= a.getAttribute("href");
 			const b = blockAt(e);
@@ -61,32 +89,20 @@
 			told.textContent = b ? b[3] : still;
 		});
 		lanes.addEventListener("pointerleave", () => { told.textContent = still; });
-		lanes.addEventListener("dragstart", e => e.preventDefault());
-		lanes.addEventListener("pointerdown", e => { if (e.button === 0 && e.pointerType === "mouse") { start = e.clientX; moved = false; } });
-		addEventListener("pointerup", e => {
-			if (start !== null && moved) {
-				const q = new URLSearchParams(location.search), left = pieces.getBoundingClientRect().left, width = pieces.clientWidth || pieces.getBoundingClientRect().width;
-				const at = x => new Date(1000 * (from + (to - from) * Math.max(0, Math.min(1, (x - left) / width)))).toISOString().slice(0, 16);
-				q.delete("t");
-				q.set("from", at(Math.min(start, e.clientX)));
-				q.set("to", at(Math.max(start, e.clientX)));
-				location.assign(location.pathname + "?" + q);
-			}
-			start = null;
-		});
-		lanes.addEventListener("click", e => { if (moved) e.preventDefault(); }, true);
 	}
+	for (const plot of all("[data-brush]")) chooses(plot, plot.querySelector(".area"), ...plot.dataset.brush.split(" ").map(Number));
 
 	const { plots } = document.body.dataset;
 	if (!plots) return;
 	let asked = null;
 	const load = e => {
-		if (asked || e && !e.target.closest("[data-lines] .plot,[data-lines] .zoom")) return;
+		if (asked || e && !e.target.closest("[data-lines] .plot,[data-lines] .zoom,[data-lines] .legend,[data-between]")) return;
 		asked = plots.split(" ").reduce((before, url) => before.then(() => import(url)), Promise.resolve());
 		asked.catch(() => { asked = null; });
 	};
 	for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, load);
 	for (const p of all("[data-lines] .plot")) p.tabIndex = 0;
 	themed.addEventListener("fresh", () => { if (!asked) for (const p of all("[data-lines] .plot")) p.tabIndex = 0; });
-	if (new URLSearchParams(location.search).has("z")) load();
+	const q = new URLSearchParams(location.search);
+	if (q.has("z") || q.has("hide")) load();
 })();

@@ -2,29 +2,25 @@
 // Groups of lines over time: uPlot draws them, with one cursor and one span for all
 // charts of a group. A group that the page reads again is drawn again as it was.
 (() => {
-	const { all, say, themed, lines: { axis, clock, date } } = cimeter, { make, sig3, steer } = cimeter.charts;
+	const { all, say, themed, lines: { axis, clock, date, fill, stamp } } = cimeter, { make, sig3, steer, params, setParams, hidden, toggles, labelOf } = cimeter.charts;
 	const groups = new Map(), zooms = new Map();
 
 	// The span of each group that is zoomed stands in the URL: z=name~from~to,name~from~to.
-	for (const z of (new URLSearchParams(location.search).get("z") || "").split(",")) {
+	for (const z of (params().get("z") || "").split(",")) {
 		const [name, from, to] = z.split("~");
 		if (+to > +from) zooms.set(name, [+from, +to]);
 	}
-	const keep = () => {
-		const q = new URLSearchParams(location.search), z = [...zooms].map(([name, [from, to]]) => [name, Math.round(from), Math.round(to)].join("~")).join(",");
-		if (z) q.set("z", z); else q.delete("z");
-		const url = location.pathname + (q.size ? "?" + q : "");
-		if (url !== location.pathname + location.search) history.replaceState(null, "", url);
-	};
+	const keep = () => setParams({ z: [...zooms].map(([name, [from, to]]) => [name, Math.round(from), Math.round(to)].join("~")).join(",") || null });
 
+	const nameOf = figure => figure.getAttribute("aria-labelledby").slice(0, -2);
 	const numbers = s => s.split(" ").map(v => v === "-" ? null : +v);
 	const config = figure => {
 		const [span, xs, ...ys] = figure.dataset.points.split("|"), [from, to] = numbers(span);
-		const items = all(".legend li:not(.at)", figure), classes = items.map(li => li.querySelector("path").getAttribute("class").split(" "));
+		const items = all(".legend b", figure), classes = items.map(b => b.closest("li").querySelector("path").getAttribute("class").split(" ")), away = hidden();
 		return {
-			from, to, xs: numbers(xs).map(x => from + x), ys: ys.map(numbers), labels: items.map(li => li.firstElementChild.nextSibling.textContent.trim()), size: 1, words: String, value: sig3,
-			colour: "--" + classes[0][1], colours: classes.map(c => c[1] === "limit" ? "--text" : "--" + c[1]), dashes: classes.map(c => c[2] && (c[1] === "mem" ? [10, 4] : [5, 3])),
-			hidden: [], area: figure.dataset.fill === "area" ? 0 : undefined, band: figure.dataset.fill === "band" ? [2, 1] : undefined,
+			from, to, xs: numbers(xs).map(x => from + x), ys: ys.map(numbers), labels: items.map(labelOf), size: 1, words: String, value: sig3,
+			colour: "--" + classes[0][1], colours: classes.map(c => c[1] === "limit" ? "--text" : "--" + c[1]), dashes: classes.map(c => c[2] && (c[2] === "dot" ? [2, 3] : c[1] === "mem" ? [10, 4] : [5, 3])),
+			hidden: items.map((_, i) => away.has(`${nameOf(figure)}.${i}`)), area: figure.dataset.fill === "area" ? 0 : undefined, band: figure.dataset.fill === "band" ? [2, 1] : undefined,
 			guides: (figure.dataset.guides || "").split("|").filter(Boolean).map(s => [parseFloat(s), s]), unit: (figure.querySelector("h3 small") || {}).textContent || "",
 		};
 	};
@@ -55,6 +51,7 @@
 			const ch = { c: cs[i], plot, figure, values, still: values.map(b => b.textContent), at: figure.querySelector(".legend .at") };
 			ch.u = make(plot, cs[i], shared);
 			g.charts.push(ch);
+			toggles(figure, nameOf(figure), () => groups.get(name).charts[i].u);
 			plot.addEventListener("keydown", e => { if (!e.ctrlKey && !e.altKey && !e.metaKey && steered.key(e, ch)) e.preventDefault(); });
 			size.observe(plot);
 		});
@@ -71,6 +68,8 @@
 		ch.values.forEach((b, k) => { const v = off ? undefined : ch.c.ys[k][i]; b.textContent = off ? ch.still[k] : v === null || v === undefined ? "–" : sig3(v); });
 	};
 
+	// The inputs of a group say what it shows, in local time; who types in one is left alone.
+	const inputs = g => all("[data-between] input", g.section);
 	const whole = g => g.shared.from <= g.from + 1e-3 && g.shared.to >= g.to - 1e-3;
 	const show = (g, from, to) => {
 		g.shared.from = from;
@@ -80,6 +79,7 @@
 			axis(figure, from, to);
 		}
 		for (const b of all("[data-by=whole]", g.section)) b.disabled = whole(g);
+		if (!inputs(g).includes(document.activeElement)) fill(g.section, from, to);
 	};
 	const zoom = (g, from, to) => {
 		const least = (g.to - g.from) / Math.max(1, g.charts[0].c.xs.length) * 2;
@@ -98,6 +98,16 @@
 		const b = e.target.closest("[data-by]"), section = b && b.closest("[data-lines]"), g = section && groups.get(section.dataset.lines);
 		if (!g) return;
 		({ in: () => by(g, 0.5), out: () => by(g, 2), left: () => pan(g, -0.5), right: () => pan(g, 0.5), whole: () => zoom(g, g.from, g.to) })[b.dataset.by]();
+	});
+
+	document.addEventListener("submit", e => {
+		const f = e.target.closest("[data-between]"), g = f && groups.get(f.closest("[data-lines]").dataset.lines);
+		if (!f) return;
+		e.preventDefault();
+		const [from, to] = all("input", f).map(e => new Date(e.value.trim().replace(" ", "T")) / 1000);
+		if (!g || !(to > from)) { say("from and to: want times such as " + stamp(Date.now() / 1000) + ", from before to"); return; }
+		zoom(g, from, to);
+		fill(g.section, g.shared.from, g.shared.to);
 	});
 
 	const size = new ResizeObserver(seen => requestAnimationFrame(() => {

@@ -1,0 +1,210 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/display"
+	"github.com/cimeter/cimeter/internal/filter"
+)
+
+type jobView struct {
+	page
+	Project link
+	Ranges  []choice
+	Refs    []choice
+	Problem string
+	Figures []figure
+	Span    *spanForm
+	Trends  *trends
+	Few     string
+	Shifts  []shift
+	Peaks   *histogram
+	Stages  []stageShare
+	Rows    []buildRow
+	Heads   []heading
+	All     string
+}
+
+// stageShare is a stage over many builds of a job.
+type stageShare struct {
+	Name                          string
+	Runs                          int
+	CPUMedian, CPUP95, WallMedian string
+	WallP95, MemoryMedian, Share  string
+	Bar                           string
+}
+
+func (p *Pages) job(w http.ResponseWriter, r *http.Request) error {
+	now := p.o.Now()
+	q := r.URL.Query()
+	project, job := q.Get("project"), q.Get("name")
+	if job == "" && project == "" {
+		return fmt.Errorf("project and name: want a job: %w", cimeter.ErrInvalid)
+	}
+	// The selection knows project; the job is called name here.
+	s := selectionOf(r, now, "30d")
+	v := jobView{page: p.page(r, orElse(name(job), "(no name)"), "projects"), Ranges: s.rangeChoices("/job"), Span: s.spanForm("/job", now)}
+	v.Crumbs = []link{{Text: "Projects", URL: "/projects"}}
+	if project != "" {
+		v.Crumbs = append(v.Crumbs, link{name(project), href("/project", "name", project), title(project)})
+	}
+	if s.err != nil {
+		v.Problem = s.wrong().Want
+	}
+	ref := q.Get("ref")
+	from, to := s.span(now)
+	if s.err != nil {
+		from = now.Add(-30 * 24 * time.Hour)
+	}
+	rs, cut, err := p.history(r.Context(), HistoryQuery{Project: project, Name: job, Ref: ref, Before: to.Add(time.Second), Limit: historyMost}, from)
+	if err != nil {
+		return err
+	}
+	f := append(slices.Clone(s.Filter), filter.Is(filter.Job, job))
+	sums, err := p.sums(r, f, filter.Is(filter.Project, project))
+	if err != nil {
+		return err
+	}
+	v.Figures = sumFigures(sums)
+	v.refs(rs, &s, ref)
+	v.fill(rs, cut, from, to.Add(time.Second), now, &s)
+	v.All = href("/builds", "project", project, "job", job, "ref", ref, "t", s.Range, "from", s.From, "to", s.To)
+	return p.render(w, r, http.StatusOK, "job", v)
+}
+
+// refs offers the refs with the most builds.
+func (v *jobView) refs(rs []*cimeter.Record, s *selection, ref string) {
+	counts := map[string]int{}
+	for _, r := range rs {
+		if r.Ref != "" {
+			counts[r.Ref]++
+		}
+	}
+	if ref != "" {
+		counts[ref] = len(rs)
+	}
+	names := make([]string, 0, len(counts))
+	for n := range counts {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
+	v.Refs = []choice{{link{Text: "all refs", URL: s.url("/job", "ref", "")}, ref == ""}}
+	for _, n := range names[:min(3, len(names))] {
+		v.Refs = append(v.Refs, choice{link{display.Fit(n, 24, "…"), s.url("/job", "ref", n), title(n)}, ref == n})
+	}
+}
+
+// history are the latest builds of a job since a time, oldest first, and whether there
+// are more than were read.
+func (p *Pages) history(ctx context.Context, q HistoryQuery, since time.Time) (rs []*cimeter.Record, cut bool, err error) {
+	for {
+		more, err := p.o.Source.History(ctx, q)
+		if err != nil {
+			return nil, false, err
+		}
+		before := len(rs)
+		for _, r := range more { // of those that ended at once with the last of the page before, some are told again
+			if !slices.ContainsFunc(rs[max(0, len(rs)-historyMost):], func(old *cimeter.Record) bool { return old.EndedAt.Equal(r.EndedAt) && old.Key == r.Key }) {
+				rs = append(rs, r)
+			}
+		}
+		n := len(rs)
+		if cut = n >= trendsMost && !rs[n-1].EndedAt.Before(since); cut || len(more) < q.Limit || rs[n-1].EndedAt.Before(since) || n == before {
+			break
+		}
+		q.Before = rs[n-1].EndedAt.Add(time.Microsecond)
+	}
+	rs = slices.DeleteFunc(rs[:min(len(rs), trendsMost)], func(r *cimeter.Record) bool { return r.EndedAt.Before(since) })
+	slices.Reverse(rs)
+	return rs, cut, nil
+}
+
+// fill makes what the job's builds tell; rs are oldest first.
+func (v *jobView) fill(rs []*cimeter.Record, cut bool, from, to, now time.Time, s *selection) {
+	all := make([]Row, 0, len(rs))
+	for _, r := range rs {
+		all = append(all, RowOf(r))
+	}
+	if v.Trends, v.Few = trendsFor(all, cut, from, to); v.Few == "" {
+		v.Shifts = append(shifts(rs, now), limitShifts(rs, now)...)
+		v.Trends.mark(v.Shifts)
+	}
+	v.Peaks = peaksOf(rs, s)
+	v.Stages = stageShares(rs)
+	rows := make([]Row, 0, peerCount)
+	for i := len(rs) - 1; i >= 0 && len(rows) < peerCount; i-- {
+		rows = append(rows, RowOf(rs[i]))
+	}
+	cols := columnsOf(rows)
+	for i := range rows {
+		row := cols.row(&rows[i], now)
+		row.Build.Text = "#" + display.Fit(orElse(rows[i].Number, rows[i].Key), 24, "…")
+		v.Rows = append(v.Rows, row)
+	}
+	v.Heads = []heading{{Label: "result"}, {Label: "build"}, {Label: "ref"}, {Label: "machine"}, {Label: "started"}, {Label: "queue", Unit: cols.queue.Unit, Class: "n"}, {Label: "time", Unit: cols.wall.Unit, Class: "n"},
+		{Label: "CPU", Unit: cols.cpu.Unit, Class: "n"}, {Label: "memory", Unit: cols.memory.Unit, Class: "n"}, {Label: "disk", Unit: cols.disk.Unit, Class: "n"}, {Label: "net", Unit: cols.net.Unit, Class: "n"}, {Label: "finding"}}
+}
+
+// stageShares are the stages of many builds, most CPU time first.
+func stageShares(rs []*cimeter.Record) []stageShare {
+	type values struct{ cpu, wall, mem []float64 }
+	by := map[string]*values{}
+	total := 0.0
+	for _, r := range rs {
+		for i := range r.Stages {
+			s := &r.Stages[i]
+			v := by[s.Name]
+			if v == nil {
+				v = &values{}
+				by[s.Name] = v
+			}
+			if c := s.Usage.CPUSeconds.Total; c.Known {
+				v.cpu = append(v.cpu, c.Value)
+				total += c.Value
+			}
+			v.wall = append(v.wall, s.Usage.WallSeconds)
+			if p := peak(&s.Usage); p.Known {
+				v.mem = append(v.mem, p.Value)
+			}
+		}
+	}
+	names := make([]string, 0, len(by))
+	sum := func(vs []float64) (s float64) {
+		for _, v := range vs {
+			s += v
+		}
+		return s
+	}
+	for n := range by {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(sum(by[b].cpu), sum(by[a].cpu)), strings.Compare(a, b))
+	})
+	var out []stageShare
+	for _, n := range names[:min(len(names), 30)] {
+		v := by[n]
+		st := stageShare{Name: orElse(name(n), "(no name)"), Runs: len(v.wall), CPUMedian: percentileText(v.cpu, 0.5, cpuTime), CPUP95: percentileText(v.cpu, 0.95, cpuTime),
+			WallMedian: percentileText(v.wall, 0.5, seconds), WallP95: percentileText(v.wall, 0.95, seconds), MemoryMedian: percentileText(v.mem, 0.5, amount), Share: dash}
+		if total > 0 {
+			st.Share, st.Bar = percent(sum(v.cpu)/total), barPath(sum(v.cpu)/total)
+		}
+		out = append(out, st)
+	}
+	return out
+}
+
+func percentileText(vs []float64, p float64, write func(float64) string) string {
+	if len(vs) == 0 {
+		return dash
+	}
+	vs = slices.Sorted(slices.Values(vs))
+	return write(vs[min(len(vs)-1, int(p*float64(len(vs))))])
+}

@@ -1,0 +1,62 @@
+package web
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cimeter/cimeter"
+)
+
+// histogram is peak memory of its limit, in tenths.
+type histogram struct {
+	Bars []histogramBar
+	N    int
+}
+
+type histogramBar struct {
+	X, Y, W, H string
+	Label      string
+	Title      string
+	URL        string
+	OOM        string
+}
+
+func peaksOf(rs []*cimeter.Record, s *selection) *histogram {
+	var counts, ooms [10]int
+	n := 0
+	for _, r := range rs {
+		row := RowOf(r)
+		if !row.MemoryPeak.Known || row.MemoryLimit.Value == 0 {
+			continue
+		}
+		b := min(9, int(10*float64(row.MemoryPeak.Value)/float64(row.MemoryLimit.Value)))
+		counts[b]++
+		n++
+		if slices.Contains(row.Verdicts, "oom") {
+			ooms[b]++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	top := slices.Max(counts[:])
+	h := &histogram{N: n}
+	for i, c := range counts {
+		share := float64(c) / float64(top)
+		b := histogramBar{X: pct(float64(i)/10 + 0.008), W: pct(0.084), Y: pct(1 - 0.82*share), H: pct(0.82 * share), Label: fmt.Sprintf("%d %%", 10*i),
+			Title: fmt.Sprintf("%s at %d to %d %% of the limit", builds(int64(c)), 10*i, 10*i+10)}
+		q := fmt.Sprintf("mem>=%d%%", 10*i)
+		if i < 9 {
+			q += fmt.Sprintf(" mem<%d%%", 10*i+10)
+		}
+		if c > 0 {
+			b.URL = s.url("/builds", "q", q, "project", s.values.Get("project"), "job", s.values.Get("name"), "name", "")
+		}
+		if ooms[i] > 0 {
+			b.OOM = fmt.Sprintf("%d killed", ooms[i])
+			b.Title += ", " + b.OOM
+		}
+		h.Bars = append(h.Bars, b)
+	}
+	return h
+}
