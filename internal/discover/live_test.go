@@ -95,6 +95,14 @@ func announcer(url, token, name string, ttl time.Duration) (*discover.Announcer,
 func TestConsul_fleet(t *testing.T) {
 	t.Parallel()
 	c := testtools.StartConsul(t)
+	client, err := consul.New(consul.Options{URL: c.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if leader, err := client.Leader(t.Context()); err != nil || leader == "" {
+		t.Errorf("leader %q, %v", leader, err)
+	}
 	token := agentToken(t, c)
 	p := testtools.StartPrometheus(t, testtools.Path(t, testtools.Prometheus), fmt.Sprintf(`
 scrape_configs:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -70,7 +71,7 @@ func New(o Options) *Source {
 func (s *Source) Scrape(ctx context.Context) (Page, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.o.URL, nil)
 	if err != nil {
-		return Page{}, fmt.Errorf("scrape: %w", errors.Join(cimeter.ErrInvalid, err))
+		return Page{}, fmt.Errorf("scrape: the address is no URL: %w", cimeter.ErrInvalid)
 	}
 	req.Header.Set("User-Agent", "cimeter")
 	if !s.o.Expvar {
@@ -85,7 +86,10 @@ func (s *Source) Scrape(ctx context.Context) (Page, error) {
 	}
 	res, err := s.client.Do(req)
 	if err != nil {
-		return Page{}, fmt.Errorf("scrape: %w", errors.Join(cimeter.ErrUnavailable, err))
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			err = u.Err // without the address, whose query may hold a key
+		}
+		return Page{}, fmt.Errorf("scrape: %w: %w", err, cimeter.ErrUnavailable)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -93,12 +97,12 @@ func (s *Source) Scrape(ctx context.Context) (Page, error) {
 		if res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden {
 			kind = cimeter.ErrUnauthorized
 		}
-		return Page{}, fmt.Errorf("scrape: status %d: want 200: %w", res.StatusCode, kind)
+		return Page{}, fmt.Errorf("scrape: answered %d: want 200: %w", res.StatusCode, kind)
 	}
 	// What is unpacked is bounded, not what came over the wire.
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(s.o.MaxBytes)+1))
 	if err != nil {
-		return Page{}, fmt.Errorf("scrape: read: %w", errors.Join(cimeter.ErrUnavailable, err))
+		return Page{}, fmt.Errorf("scrape: read: %w: %w", err, cimeter.ErrUnavailable)
 	}
 	if len(body) > s.o.MaxBytes {
 		return Page{}, fmt.Errorf("scrape: want at most %d bytes: %w", s.o.MaxBytes, cimeter.ErrInvalid)

@@ -96,7 +96,7 @@ func TestScrape_ownPages(t *testing.T) {
 		"expvar":     {expvar.New(expvar.Options{}), scrape.Options{Expvar: true}, 20},
 	} {
 		server := httptest.NewServer(c.page)
-		c.o.URL = server.URL
+		c.o.URL = server.URL + "?key=seeded-too"
 		p, err := scrape.New(c.o).Scrape(t.Context())
 		server.Close()
 		if err != nil || len(p.Families) < c.want || len(p.Skipped) > 0 {
@@ -134,8 +134,8 @@ func TestScrape_errors(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 		server.Close()
-		if _, err := scrape.New(c.o).Scrape(t.Context()); !errors.Is(err, cimeter.ErrUnavailable) {
-			t.Errorf("%s gone: %v", name, err)
+		if _, err := scrape.New(c.o).Scrape(t.Context()); !errors.Is(err, cimeter.ErrUnavailable) || strings.ContainsAny(err.Error(), "\n?") {
+			t.Errorf("%s gone: %v: want one line without what stands behind the address", name, err)
 		}
 	}
 }

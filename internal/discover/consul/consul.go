@@ -99,6 +99,22 @@ func (c *Client) Outward(ctx context.Context) (string, error) {
 	return here.Addr().WithZone("").String(), nil
 }
 
+// Leader asks Consul for the address of its leader, which everybody may know. It is
+// "" where there is none, and nothing can be registered.
+func (c *Client) Leader(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	answer, err := c.do(ctx, http.MethodGet, "/v1/status/leader", nil)
+	if err != nil {
+		return "", fmt.Errorf("ask consul at %s for its leader: %w", c.base.Host, err)
+	}
+	var leader string
+	if err := json.Unmarshal(answer, &leader); err != nil {
+		return "", fmt.Errorf("ask consul at %s for its leader: what answers is no Consul: %w", c.base.Host, cimeter.ErrInvalid)
+	}
+	return leader, nil
+}
+
 // Register tells Consul of a service that passes. One of the same ID is
 // replaced, with its checks.
 func (c *Client) Register(ctx context.Context, s Service) error {
@@ -160,9 +176,14 @@ func (c *Client) Close() { c.http.Close() }
 func (c *Client) put(ctx context.Context, path string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base.String()+path, bytes.NewReader(body))
+	_, err := c.do(ctx, http.MethodPut, path, body)
+	return err
+}
+
+func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("request cannot be made: %w", cimeter.ErrInvalid)
+		return nil, fmt.Errorf("request cannot be made: %w", cimeter.ErrInvalid)
 	}
 	r.Header.Set("User-Agent", "cimeter")
 	if body != nil {
@@ -171,7 +192,7 @@ func (c *Client) put(ctx context.Context, path string, body []byte) error {
 	if c.o.Token != nil {
 		token, err := c.o.Token()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if token != "" {
 			r.Header.Set("X-Consul-Token", token)
@@ -179,14 +200,14 @@ func (c *Client) put(ctx context.Context, path string, body []byte) error {
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
 	if err != nil {
-		return fmt.Errorf("read answer: %w: %w", err, cimeter.ErrUnavailable)
+		return nil, fmt.Errorf("read answer: %w: %w", err, cimeter.ErrUnavailable)
 	}
-	return judge(resp.StatusCode, string(answer))
+	return answer, judge(resp.StatusCode, string(answer))
 }
 
 // judge turns an answer into an error. Consul tells of an unknown check with

@@ -55,12 +55,28 @@ func New(o Options) *Output {
 	return &Output{sender: newSender(o), names: newNamer(), traced: o.Traced}
 }
 
+// Check says whether the receiver takes metrics, by a request that has none.
+func (o *Output) Check(ctx context.Context) (string, error) {
+	if _, err := o.post(ctx, "v1/metrics", nil); err != nil {
+		return "", fmt.Errorf("send no metrics: %w", err)
+	}
+	return "takes metrics", nil
+}
+
 // Traces sends finished builds. Make it with NewTraces; it and an Output to the
 // same receiver may send at once.
 type Traces struct{ sender }
 
 // NewTraces returns an output of traces that has sent nothing yet.
 func NewTraces(o Options) *Traces { return &Traces{newSender(o)} }
+
+// Check says whether the receiver takes traces, by a request that has none.
+func (o *Traces) Check(ctx context.Context) (string, error) {
+	if _, err := o.post(ctx, "v1/traces", nil); err != nil {
+		return "", fmt.Errorf("send no traces: %w", err)
+	}
+	return "takes traces", nil
+}
 
 // sender makes requests of one kind.
 type sender struct {

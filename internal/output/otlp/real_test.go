@@ -25,6 +25,16 @@ func TestOutput_realReceiver(t *testing.T) {
 	ports := p.Ports(t, "tcp", 2)
 	base, show := fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
 
+	if says, err := output(t, base).Check(t.Context()); err != nil || says != "takes metrics" {
+		t.Errorf("check metrics: %q, %v", says, err)
+	}
+	if says, err := traces(t, base).Check(t.Context()); err != nil || says != "takes traces" {
+		t.Errorf("check traces: %q, %v", says, err)
+	}
+	if _, err := output(t, show).Check(t.Context()); err == nil { // where there is no v1/metrics
+		t.Error("check of another program: want an error")
+	}
+
 	fake := newReceiver(t)
 	families := append(series.NewWalker(table(), start).Families(), many(6000)...)
 	var points int

@@ -41,6 +41,13 @@ func play(t *testing.T, write string, protocol remotewrite.Protocol) scene {
 	tb.Info(catalog.BuildInfo, "1.0.0", "7e4d", "go1.26")
 	w := series.NewWalker(tb, sc.begin)
 	real := output(t, write, remotewrite.Options{Protocol: protocol})
+	version := "2.0"
+	if protocol == remotewrite.V1 {
+		version = "1.0"
+	}
+	if says, err := real.Check(t.Context()); err != nil || protocol != remotewrite.Auto && says != "takes remote write "+version {
+		t.Errorf("check: %q, %v", says, err)
+	}
 	fake := newReceiver(t, takesOne)
 	shadow := output(t, fake.URL, remotewrite.Options{Protocol: remotewrite.V1})
 	for second := 1; second <= 7; second += 3 {

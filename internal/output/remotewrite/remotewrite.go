@@ -89,6 +89,19 @@ func New(o Options) *Output {
 	}
 }
 
+// Check says which version of the protocol the receiver takes, by requests that
+// have no samples. It changes nothing of what waits or was learnt.
+func (o *Output) Check(ctx context.Context) (string, error) {
+	probe := sender{to: o.o.To, two: o.o.Protocol != V1, fixed: o.o.Protocol == V2}
+	if _, err := probe.send(ctx, nil); err != nil {
+		return "", fmt.Errorf("send no samples: %w", err)
+	}
+	if probe.two {
+		return "takes remote write 2.0", nil
+	}
+	return "takes remote write 1.0", nil
+}
+
 // Keep takes the values of all series at one instant. Series that were there
 // before and are not now have ended. It returns what had to go: "queue" where
 // there was no room, "age" where it waited for too long. A histogram is as many

@@ -239,6 +239,30 @@ func TestOutput_fallback(t *testing.T) {
 // A 4xx costs what the request held and no more: by the specification it is not
 // sent again. What else waits is not held up by it, but for a credential that
 // does not hold.
+// What is asked whether it is there gets no sample, and nothing is learnt by it.
+func TestOutput_Check(t *testing.T) {
+	for name, c := range map[string]struct {
+		protocol remotewrite.Protocol
+		answer   func(http.ResponseWriter, string, int) bool
+		want     string // "" is an error
+		versions string
+	}{
+		"both":           {remotewrite.Auto, takesBoth, "takes remote write 2.0", "[2.0]"},
+		"1.0":            {remotewrite.Auto, takesOne, "takes remote write 1.0", "[2.0 1.0]"},
+		"1.0 wanted":     {remotewrite.V1, takesBoth, "takes remote write 1.0", "[1.0]"},
+		"2.0 wanted":     {remotewrite.V2, takesOne, "", "[2.0]"},
+		"not authorized": {remotewrite.Auto, answers(401), "", "[2.0]"},
+		"another path":   {remotewrite.Auto, answers(404), "", "[2.0]"},
+	} {
+		r := newReceiver(t, c.answer)
+		o := output(t, r.URL, remotewrite.Options{Protocol: c.protocol})
+		says, err := o.Check(t.Context())
+		if says != c.want || err == nil != (c.want != "") || fmt.Sprint(r.versions) != c.versions || len(r.samples) > 0 {
+			t.Errorf("%s: %q, %v, asked by %v, %d samples", name, says, err, r.versions, len(r.samples))
+		}
+	}
+}
+
 func TestOutput_Send_refused(t *testing.T) {
 	for status, left := range map[int]int{400: 0, 401: 2500, 429: 4500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
