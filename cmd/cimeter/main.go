@@ -1,3 +1,8 @@
+// The number of CPUs that Go uses is that at the start: to ask for it again once a second
+// wakes a thread and reads two files.
+
+//go:debug updatemaxprocs=0
+
 package main
 
 import "os"
