@@ -22,6 +22,8 @@ need qemu-aarch64-static qemu-user-static
 need cpio cpio
 need debootstrap debootstrap
 need strace strace
+need zsh zsh
+need fish fish
 need git git
 need gcc gcc # Gitea's SQLite
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)

@@ -51,7 +51,7 @@ func (c *checkCmd) Run(e *env) error {
 	r.records(conf.Data)
 	r.outputs(conf, e)
 	r.ciServers(conf, e)
-	r.capabilities()
+	r.capabilities(conf.Agent.Processes)
 	return r.w.Flush()
 }
 
@@ -115,7 +115,7 @@ func (r report) engines(a *config.Agent) {
 		v, err := one.Engine.(versioned).Version(ctx)
 		cancel()
 		if err != nil {
-			r.line(one.Name, "no answer; cimeter agent waits for it: "+err.Error())
+			r.line(one.Name, "no answer; cimeter agent waits for it: "+plain(err))
 			continue
 		}
 		r.line(one.Name, v)
@@ -132,7 +132,7 @@ func (r report) jobLists(urls []string) {
 		jobs, err := l.Fetch(ctx, nil)
 		cancel()
 		if err != nil {
-			r.line("job list", err.Error())
+			r.line("job list", plain(err))
 			continue
 		}
 		r.line("job list", fmt.Sprintf("%s: %d jobs now", u, len(jobs)))
@@ -156,16 +156,21 @@ func (r report) records(dir string) {
 	}
 }
 
-// costs says what each capability that this process lacks costs. Counters of
-// cgroups, networks and command lines need none.
+// costs says what each capability that this process lacks costs it: it as user
+// of check, so run check as the agent's. Counters of cgroups, networks and
+// command lines need none.
 var costs = [...]struct {
-	need  process.Capabilities
-	costs string
+	need   process.Capabilities
+	shells bool // only where builds are looked for that run in no container
+	costs  string
 }{
-	{process.SysPtrace | process.DACReadSearch, "disk bytes of other users' processes, where cimeter run has no cgroup of its own"},
+	{process.SysPtrace | process.DACReadSearch, true, "no build of another user that runs in no container (agent.processes)"},
+	{process.SysPtrace | process.DACReadSearch, false, "no disk bytes of other users' processes, where cimeter run has no cgroup of its own"},
+	{process.NetAdmin, true, "no events of processes: builds that run in no container are looked for once in an interval, and short processes may be missed (agent.processes)"},
+	{process.SysNice, false, "no nice value of -10, unless whoever starts the agent gives it, as its unit does: last readings may come too late on a busy machine (missed_end)"},
 }
 
-func (r report) capabilities() {
+func (r report) capabilities(processes string) {
 	own, err := process.OwnCapabilities()
 	if err != nil {
 		r.line("capabilities", err.Error())
@@ -173,10 +178,11 @@ func (r report) capabilities() {
 	}
 	missing := false
 	for _, c := range costs {
-		if !own.Has(c.need) {
-			missing = true
-			r.line("capabilities", "without "+(c.need&^own).String()+": no "+c.costs)
+		if c.shells && processes == "off" || c.need == process.NetAdmin && processes == "scan" || own.Has(c.need) {
+			continue
 		}
+		missing = true
+		r.line("capabilities", "without "+(c.need&^own).String()+": "+c.costs)
 	}
 	if !missing {
 		r.line("capabilities", "all that open something to cimeter")

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/prometheus/common/promslog"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/loglimit"
 )
@@ -195,12 +198,21 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 			code = int(c)
 		}
 	}()
+	switch { // what people try first
+	case len(args) == 0:
+		args = []string{"--help"}
+	case args[0] == "help":
+		args = append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		args = append([]string{"version"}, args[1:]...)
+	}
 	grammar, log := commands(args)
 	parser, err := kong.New(grammar,
 		kong.Name("cimeter"),
 		kong.Description(description),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.Help(printHelp),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 100}),
 		kong.ExplicitGroups([]kong.Group{
 			{Key: "meter", Title: "Meter:"}, {Key: "read", Title: "Read:"}, {Key: "look", Title: "Set up:"}, {Key: "job", Title: "Inside of a job:"},
@@ -208,9 +220,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	)
 	if err != nil {
 		panic(err) // a tag of cli is wrong
-	}
-	if len(args) == 0 {
-		args = []string{"--help"}
 	}
 	ctx, err := parser.Parse(args)
 	if err != nil {
@@ -226,8 +235,38 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	case errors.As(err, &status):
 		return int(status)
 	}
-	fmt.Fprintf(stderr, "cimeter: %s\n", strings.ReplaceAll(err.Error(), "\n", "\ncimeter: "))
+	fmt.Fprintf(stderr, "cimeter: %s\n", strings.ReplaceAll(plain(err), "\n", "\ncimeter: "))
 	return exitFailure
+}
+
+// plain is what an error says to people: without the word at its end that tells
+// programs what kind it is of.
+func plain(err error) string {
+	s := err.Error()
+	for _, kind := range []error{cimeter.ErrInvalid, cimeter.ErrUnavailable} {
+		if errors.Is(err, kind) {
+			s = strings.TrimSuffix(s, ": "+kind.Error())
+		}
+	}
+	return s
+}
+
+// runSummary is how Kong writes the arguments of run; all that follows the
+// command is the command's, so flags come before it.
+const runSummary, runArguments = "run <command> ... [flags]", "run [flags] [--] <command> ..."
+
+// printHelp prints --help.
+func printHelp(o kong.HelpOptions, ctx *kong.Context) error {
+	var b bytes.Buffer
+	w := ctx.Stdout
+	ctx.Stdout = &b
+	err := kong.DefaultHelpPrinter(o, ctx)
+	ctx.Stdout = w
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, strings.Replace(b.String(), runSummary, runArguments, 1))
+	return err
 }
 
 // usage prints what was wrong with the command line and how it is meant.
@@ -241,5 +280,5 @@ func usage(err error, stderr io.Writer) {
 			path, summary = "cimeter "+cmd.Path(), "cimeter "+cmd.Summary()
 		}
 	}
-	fmt.Fprintf(stderr, "Usage: %s\nRun \"%s --help\" for more.\n", summary, path)
+	fmt.Fprintf(stderr, "Usage: %s\nRun \"%s --help\" for more.\n", strings.Replace(summary, runSummary, runArguments, 1), path)
 }

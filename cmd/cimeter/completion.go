@@ -35,7 +35,8 @@ type subcommand struct {
 	name, help string
 	flags      []flagWord
 	args       []string // values of its first argument, where they are few
-	runs       bool     // what follows -- is a command of its own
+	runs       bool     // its arguments are a command of its own
+	files      bool     // its arguments are paths
 }
 
 type flagWord struct {
@@ -55,6 +56,9 @@ func completions(m *kong.Application) []subcommand {
 				break
 			}
 			c.args = append(c.args, sub.Name)
+			for _, p := range sub.Positional {
+				c.files = c.files || p.Tag.Type == "path"
+			}
 			for _, f := range sub.Flags {
 				if !slices.ContainsFunc(flags, func(g *kong.Flag) bool { return g.Name == f.Name }) {
 					flags = append(slices.Clip(flags), f)
@@ -69,6 +73,7 @@ func completions(m *kong.Application) []subcommand {
 		for _, p := range n.Positional {
 			c.args = append(c.args, slices.DeleteFunc(p.EnumSlice(), empty)...)
 			c.runs = c.runs || p.Passthrough
+			c.files = c.files || p.Tag.Type == "path"
 		}
 		return c
 	}
@@ -87,7 +92,7 @@ func bashCompletion(w io.Writer, cs []subcommand) error {
 	var b strings.Builder
 	b.WriteString(`# bash completion of cimeter: source <(cimeter completion bash)
 _cimeter() {
-	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd= i words
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd= i words more=
 	if [[ $cur == = ]]; then
 		cur=
 	elif [[ $prev == = ]]; then
@@ -134,9 +139,18 @@ _cimeter() {
 		for _, f := range c.flags {
 			words = append(words, f.name)
 		}
-		fmt.Fprintf(&b, "\t%s) words=\"%s\" ;;\n", pattern, strings.Join(words, " "))
+		more := ""
+		switch {
+		case c.runs: // with or without -- before it
+			more = " more=command"
+		case c.files && len(c.args) > 0: // of one of its own
+			more = "; [[ $prev == " + c.name + " ]] || more=file"
+		case c.files:
+			more = " more=file"
+		}
+		fmt.Fprintf(&b, "\t%s) words=\"%s\"%s ;;\n", pattern, strings.Join(words, " "), more)
 	}
-	b.WriteString("\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -F _cimeter cimeter\n")
+	b.WriteString("\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" ${more:+-A $more} -- \"$cur\"))\n}\ncomplete -F _cimeter cimeter\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -164,16 +178,21 @@ func zshCompletion(w io.Writer, cs []subcommand) error {
 	}
 	b.WriteString("\t\t;;\n\trest)\n\t\tcase $line[1] in\n")
 	for _, c := range cs[1:] {
-		fmt.Fprintf(&b, "\t\t%s) _arguments \\\n", c.name)
+		fmt.Fprintf(&b, "\t\t%s) _arguments -S \\\n", c.name)
 		arguments(c)
 		switch {
 		case c.runs:
-			b.WriteString("\t\t'*::command:_normal' ;;\n")
+			b.WriteString("\t\t'*::command:{ if [[ $words[1] == -- ]]; then shift words; ((CURRENT--)); fi; _normal }' ;;\n")
+		case c.files && len(c.args) > 0:
+			fmt.Fprintf(&b, "\t\t'1:argument:(%s)' '*:file:_files' ;;\n", strings.Join(c.args, " "))
+		case c.files:
+			b.WriteString("\t\t'*:file:_files' ;;\n")
 		default:
 			fmt.Fprintf(&b, "\t\t'1:argument:(%s)' ;;\n", strings.Join(c.args, " "))
 		}
 	}
-	b.WriteString("\t\tesac ;;\n\tesac\n}\ncompdef _cimeter cimeter\n")
+	// Loaded from $fpath the file is the function, and is called at once.
+	b.WriteString("\t\tesac ;;\n\tesac\n}\nif [[ $funcstack[1] == _cimeter ]]; then\n\t_cimeter \"$@\"\nelse\n\tcompdef _cimeter cimeter\nfi\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -191,6 +210,20 @@ func fishCompletion(w io.Writer, cs []subcommand) error {
 			}
 		} else if len(c.args) > 0 {
 			fmt.Fprintf(&b, "complete -c cimeter -n '%s' -a '%s'\n", when, strings.Join(c.args, " "))
+		}
+		switch {
+		case c.runs:
+			var valued []string
+			for _, f := range c.flags {
+				if !f.bare {
+					valued = append(valued, f.name)
+				}
+			}
+			fmt.Fprintf(&b, "complete -c cimeter -n '%s' -x -a '(__fish_complete_subcommand --fcs-skip=2 -- %s)'\n", when, strings.Join(valued, " "))
+		case c.files && len(c.args) > 0:
+			fmt.Fprintf(&b, "complete -c cimeter -n '%s; and __fish_seen_subcommand_from %s' -F\n", when, strings.Join(c.args, " "))
+		case c.files:
+			fmt.Fprintf(&b, "complete -c cimeter -n '%s' -F\n", when)
 		}
 		for _, f := range c.flags {
 			fmt.Fprintf(&b, "complete -c cimeter -n '%s' -l %s -d '%s'", when, strings.TrimPrefix(f.name, "--"), quote(f.help))

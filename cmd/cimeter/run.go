@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/cgroup"
 	"github.com/cimeter/cimeter/internal/summary"
@@ -24,8 +26,8 @@ type runCmd struct {
 	Stage   string   `placeholder:"NAME" help:"Name of the stage that the command is."`
 	Project string   `env:"CIMETER_PROJECT" placeholder:"P" help:"Project that the build belongs to."`
 	Name    string   `placeholder:"NAME" help:"Name of the build; the command's where nothing is said."`
-	Summary string   `type:"path" placeholder:"FILE" help:"Write the summary to FILE and not to standard error."`
-	JSON    string   `name:"json" type:"path" placeholder:"FILE" help:"Write the record to FILE."`
+	Summary string   `type:"path" placeholder:"FILE" help:"Write the summary to FILE and not to standard error; - is standard output."`
+	JSON    string   `name:"json" type:"path" placeholder:"FILE" help:"Write the record to FILE; - is standard output."`
 	Command []string `arg:"" passthrough:"partial" help:"Command to run, after --."`
 }
 
@@ -166,6 +168,14 @@ func openOutput(path string) *output {
 	if path == "" {
 		return o
 	}
+	if path == "-" { // the command has it alone in a moment
+		o.path = "standard output"
+		var fd int
+		if fd, o.err = unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3); o.err == nil {
+			o.file = os.NewFile(uintptr(fd), o.path)
+		}
+		return o
+	}
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() && !fi.IsDir() {
 		o.file, o.err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
 	}
@@ -177,13 +187,13 @@ func (o *output) write(f func(io.Writer) error) error {
 		return o.err
 	}
 	if o.file != nil {
-		return errors.Join(f(o.file), o.file.Close())
+		return reason(errors.Join(f(o.file), o.file.Close()))
 	}
 	// Whoever may read it is for the umask to say, as with a shell's redirection.
 	name := filepath.Join(filepath.Dir(o.path), ".cimeter-"+rand.Text())
 	tmp, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return err
+		return reason(err)
 	}
 	err = errors.Join(f(tmp), tmp.Close())
 	if err == nil {
@@ -191,6 +201,20 @@ func (o *output) write(f func(io.Writer) error) error {
 	}
 	if err != nil {
 		_ = os.Remove(tmp.Name())
+	}
+	return reason(err)
+}
+
+// reason is an error without the name of the file: it is named before it, and
+// the one that is written to first nobody knows.
+func reason(err error) error {
+	var path *os.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &link):
+		return link.Err
+	case errors.As(err, &path):
+		return path.Err
 	}
 	return err
 }

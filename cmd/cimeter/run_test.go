@@ -140,7 +140,7 @@ func TestRun_OutputFiles(t *testing.T) {
 			}
 			defer held.Close()
 			st, stderr := runProgram(t, nil, "--json", c.path, "--", "sh", "-c", "umask 077; exit 6")
-			if !st.Exited() || st.ExitStatus() != 6 || strings.Contains(stderr, "not written: "+c.path) != c.missed {
+			if !st.Exited() || st.ExitStatus() != 6 || strings.Contains(stderr, "not written: "+c.path+" (") != c.missed || strings.Contains(stderr, ".cimeter-") {
 				t.Errorf("wait status %#x, want exit 6; missed %v: %s", uint32(st), c.missed, stderr)
 			}
 			if b, err := io.ReadAll(held); string(b) != "old" || err != nil {
@@ -161,6 +161,29 @@ func TestRun_OutputFiles(t *testing.T) {
 				t.Errorf("mode %v, %v; want %v", fi.Mode(), err, os.FileMode(0o666&^umask))
 			}
 		})
+	}
+}
+
+// TestRun_StandardOutput holds that - is standard output, after what the command
+// wrote there, and that one that cannot be written to changes nothing.
+func TestRun_StandardOutput(t *testing.T) {
+	cmd := exec.Command("cimeter", "run", "--json", "-", "--", "echo", "hello")
+	out, err := cmd.Output()
+	record, ok := bytes.CutPrefix(out, []byte("hello\n"))
+	var r cimeter.Record
+	if err != nil || !ok || json.Unmarshal(record, &r) != nil || r.Result != "success" {
+		t.Errorf("standard output %q, %v; want what the command wrote, and a record", out, err)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	var stderr strings.Builder
+	cmd = exec.Command("cimeter", "run", "--summary", "-", "--", "sh", "-c", "exit 6")
+	cmd.Stdout, cmd.Stderr = full, &stderr
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 6 || !strings.Contains(stderr.String(), "not written: standard output (no space left on device)\n") {
+		t.Errorf("%v, want exit 6: %s", err, stderr.String())
 	}
 }
 

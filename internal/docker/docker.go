@@ -251,7 +251,17 @@ func (c *Client) wrap(what string, err error) error {
 	case errdefs.IsPermissionDenied(err) || errdefs.IsUnauthorized(err):
 		code = cimeter.ErrUnauthorized
 	}
-	return fmt.Errorf("%s at %s: %s: %v: %w", c.name, c.Host(), what, err, code)
+	return fmt.Errorf("%s at %s: %s: %s: %w", c.name, c.Host(), what, reason(err), code)
+}
+
+// reason is what the client says went wrong, without its advice to whoever typed
+// a command: the address is named before it.
+func reason(err error) string {
+	s := err.Error()
+	if _, dial, ok := strings.Cut(s, "; check if the path is correct and if the daemon is running: "); ok {
+		return dial
+	}
+	return s
 }
 
 func redact(host string) string {

@@ -17,7 +17,8 @@ const (
 	SysPtrace     Capabilities = 1 << unix.CAP_SYS_PTRACE      // namespaces of other users' processes
 	SysAdmin      Capabilities = 1 << unix.CAP_SYS_ADMIN
 	SysResource   Capabilities = 1 << unix.CAP_SYS_RESOURCE
-	NetAdmin      Capabilities = 1 << unix.CAP_NET_ADMIN
+	NetAdmin      Capabilities = 1 << unix.CAP_NET_ADMIN // the kernel's events of processes
+	SysNice       Capabilities = 1 << unix.CAP_SYS_NICE  // a lower nice value than it was started with
 )
 
 // OwnCapabilities returns the effective set of this process.
