@@ -91,7 +91,8 @@ const storeHelp = `
 Examples:
 
   cimeter store migrate --data /srv/cimeter
-  cimeter store backup /backup/cimeter.db --data /srv/cimeter`
+  cimeter store backup /backup/cimeter.db --data /srv/cimeter
+  cimeter store check /backup/cimeter.db`
 
 const storeMigrateHelp = `
 A server does this by itself when it starts. Do it before where the servers' user may not change the schema, or to see it done: end the servers, back the store up, migrate. What is up to date stays as it is.
@@ -115,6 +116,18 @@ Examples:
   cimeter store backup "/backup/cimeter-$(date +%F).db" --data /srv/cimeter
 
 Exit codes: 0 done; 1 there is no store, FILE is there already, or it could not be written; 2 for a wrong command line.`
+
+const storeCheckHelp = `
+All of the file is read, its indexes against its rows; the server may go on meanwhile, and nothing is changed. A server that starts reads as much of it as a second allows. A store in PostgreSQL is checked by pg_amcheck.
+
+Of a file that is damaged you are told where, and what to do; so you are when the disk does not give what the file holds.
+
+Examples:
+
+  cimeter store check
+  cimeter store check /backup/cimeter.db
+
+Exit codes: 0 the store is whole; 1 there is no store, it is damaged, or it could not be read; 2 for a wrong command line.`
 
 const checkHelp = `
 Everything that is wrong with the configuration is named at once, with its place and what is accepted. Then cimeter says what it can meter on this machine and as this user: how the cgroups are laid out, whether Docker answers, and what each missing capability costs.

@@ -16,6 +16,7 @@ import (
 type storeCmd struct {
 	Migrate storeMigrateCmd `cmd:"" help:"Bring a store's schema up to date."`
 	Backup  storeBackupCmd  `cmd:"" help:"Write a copy of a store, while a server uses it."`
+	Check   storeCheckCmd   `cmd:"" help:"Tell whether a store, or a copy of one, is whole."`
 }
 
 // Help is the end of --help.
@@ -109,5 +110,37 @@ func (c *storeBackupCmd) Run(e *env) error {
 		return err
 	}
 	_, err = fmt.Fprintf(e.stdout, "%s: %.1f MiB\n", c.File, float64(info.Size())/(1<<20))
+	return err
+}
+
+// storeCheckCmd reads all of a store.
+type storeCheckCmd struct {
+	storeFlags `embed:""`
+	File       string `arg:"" optional:"" type:"path" help:"A copy that backup wrote; without it the server's store is checked."`
+}
+
+// Help is the end of --help.
+func (c *storeCheckCmd) Help() string { return storeCheckHelp }
+
+// Run reads and tells how many builds there are.
+func (c *storeCheckCmd) Run(e *env) error {
+	file := c.File
+	if file == "" {
+		var address config.Secret
+		var err error
+		if file, address, err = c.place(); err != nil {
+			return err
+		}
+		if !address.IsZero() {
+			return fmt.Errorf("check of a PostgreSQL store: want pg_amcheck, which knows its own files: %w", cimeter.ErrUnsupported)
+		}
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	n, err := sqlite.Verify(ctx, file)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(e.stdout, "%s: whole, %d builds\n", file, n)
 	return err
 }

@@ -104,6 +104,9 @@ func whole(t *testing.T, dir string) {
 	if err := kept.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
+	if _, err := sqlite.Verify(t.Context(), filepath.Join(dir, "cimeter.db")); err != nil {
+		t.Error(err)
+	}
 }
 
 // The power fails at random moments: what the server answered for is there, and

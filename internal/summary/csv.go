@@ -116,10 +116,15 @@ func part[T any](p *T, f func(*T) string) string {
 	return f(p)
 }
 
-// CSVText makes a name safe in a cell: clean, and no formula to a spreadsheet.
+// CSVText makes a name safe in a cell: clean, and no formula to a spreadsheet, to
+// which a full-width sign may be one, too.
 func CSVText(s string) string {
-	if s = display.Clean(s); s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
-		return "'" + s
+	s = display.Clean(s)
+	for _, first := range s {
+		if strings.ContainsRune("=+-@＝＋－＠", first) {
+			return "'" + s
+		}
+		break
 	}
 	return s
 }

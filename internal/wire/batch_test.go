@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"runtime"
@@ -222,6 +223,9 @@ func TestDecodeBatch_bombs(t *testing.T) {
 		"gzip of 4 MiB of zeros":  {bomb("gzip", io.LimitReader(zeros{}, 4<<20)), "gzip"}, // within the size, not the ratio
 		"zstd of empty lines":     {bomb("zstd", bytes.NewReader(empty)), "zstd"},
 		"plain and too large":     {empty, ""},
+		"gzip within the ratio":   {bomb("gzip", bytes.NewReader(wordy(wire.MaxBatchBytes + 1))), "gzip"},
+		"zstd within the ratio":   {bomb("zstd", bytes.NewReader(wordy(wire.MaxBatchBytes + 1))), "zstd"},
+		"a window of 16 MiB":      {windowed(14), "zstd"},
 		"a window of 64 MiB":      {packed(t, bytes.Repeat([]byte("x"), 10<<20), 64<<20), "zstd"},
 		"501 records":             {bytes.Repeat([]byte("{}\n"), 501), ""},
 	} {
@@ -240,7 +244,26 @@ func TestDecodeBatch_bombs(t *testing.T) {
 	}
 }
 
+// windowed is an empty line in a zstd frame that wants a window of 1 KiB shifted left
+// by n (RFC 8878, 3.1.1.1.2).
+func windowed(n byte) []byte {
+	return []byte{0x28, 0xb5, 0x2f, 0xfd, 0, n << 3, 1<<3 | 1<<1 | 1, 0, 0, '\n'}
+}
+
+// wordy is empty lines and some more of which ten to a hundred bytes become one.
+func wordy(n int) []byte {
+	random := rand.New(rand.NewPCG(1, 2))
+	b := make([]byte, 0, n+64)
+	for len(b) < n {
+		b = append(append(b, strings.Repeat(" ", 16+random.IntN(64))...), '\n')
+	}
+	return b
+}
+
 func TestDecodeBatch_failure(t *testing.T) {
+	if items, err := wire.DecodeBatch(bytes.NewReader(windowed(13)), "zstd"); err != nil || len(items) > 0 {
+		t.Errorf("a window of 8 MiB: %v, %v: want it taken", items, err)
+	}
 	good := packed(t, line(t, record(1)), 1<<20)
 	gone := errors.New("connection reset")
 	for name, c := range map[string]struct {

@@ -27,7 +27,7 @@ func (s *Store) damage(what string) error {
 	case !whole:
 		what += "; or the disk does not give what it holds: see the kernel's log for its errors first"
 	}
-	return fmt.Errorf("the file is damaged (%s): move it away with its -wal and -shm, then put the last backup in its place: %w", what, cimeter.ErrUnavailable)
+	return fmt.Errorf("the file is damaged (%s): move it away with its -wal and -shm, then put the last backup in its place that \"cimeter store check FILE\" finds whole: %w", what, cimeter.ErrUnavailable)
 }
 
 // disk remembers whether the disk gives what it holds.
