@@ -71,7 +71,7 @@ func (c *backfillCmd) Run(e *env) error {
 	now := time.Now()
 	f, err := filter.Parse("since:" + strconv.Quote(c.Since))
 	if err != nil || len(f) != 1 || f[0].Field != filter.Since {
-		return fmt.Errorf("--since: %.64q: want a span such as 30d, a day or a time", c.Since)
+		return fmt.Errorf("--since: %.64q: want 30d, 2026-11-01, or 2026-11-01T12:00:00Z", c.Since)
 	}
 	since := f.Resolve(now)[0].At
 	conf, err := config.Load(c.Config)
@@ -94,7 +94,7 @@ func (c *backfillCmd) Run(e *env) error {
 		if err == nil {
 			from, ok := made.source.(past)
 			if !ok {
-				err = fmt.Errorf("backfill %s: want a token_file, and a kind of server that tells of past builds: %w", s.Name, cimeter.ErrUnsupported)
+				err = fmt.Errorf("backfill %s: nothing can be asked there: want ci_servers.token_file, the file of a token of %s: %w", s.Name, s.Kind, cimeter.ErrUnsupported)
 			} else {
 				b := backfill{name: s.Name, kind: s.Kind, from: from, to: kept, since: since, again: c.Again, out: e.stderr, now: time.Now, sleep: sleep,
 					pause: time.Minute * time.Duration(pageRequests[s.Kind]) / time.Duration(cmp.Or(s.Requests, 60)), timeout: 10 * cmp.Or(s.Timeout, 30*time.Second)}
@@ -173,7 +173,7 @@ func (b *backfill) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("backfill %s: %w", b.name, err)
 	}
-	told := b.now()
+	var told time.Time // the first page is told at once
 	for {
 		jobs, next, err := b.page(ctx, w)
 		if err == nil {
@@ -198,7 +198,7 @@ func (b *backfill) run(ctx context.Context) error {
 		}
 		if now := b.now(); now.Sub(told) >= tellEvery {
 			told = now
-			fmt.Fprintf(b.out, "%s: %d builds, %d pages%s\n", b.name, w.Builds, w.Pages, lastOf(jobs))
+			fmt.Fprintf(b.out, "%s: %d builds, %d pages%s; next page in %s\n", b.name, w.Builds, w.Pages, lastOf(jobs), b.pause)
 		}
 		if !b.sleep(ctx, b.pause) {
 			return fmt.Errorf("backfill %s: ended after %d builds; the next run goes on there: %w", b.name, w.Builds, ctx.Err())

@@ -99,6 +99,9 @@ func TestBackfill(t *testing.T) {
 	if err := run(ctx, false, 100*time.Hour); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on") {
 		t.Errorf("ended: %v", err)
 	}
+	if !strings.Contains(out.String(), "x: 10 builds, 1 pages") || !strings.Contains(out.String(), "; next page in 2s\n") {
+		t.Errorf("told %s", out.String())
+	}
 	if got := count(); got != 40 {
 		t.Errorf("%d builds are there, want 40", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/client"
 	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/section"
@@ -159,11 +160,14 @@ func (l *tableList) write(r section.Divided) error {
 	if s, ok := u.CPUSeconds.Total.Get(); ok {
 		cpu = fmt.Sprintf("%.2f", s)
 	}
-	result := named(r.Result)
-	if !r.Complete {
+	result, wall := named(r.Result), "-"
+	if !r.Complete && r.Metered != cimeter.Some(false) {
 		result += "?" // some of its life was not seen
 	}
-	return l.row(r.EndedAt.UTC().Format("2006-01-02 15:04:05"), result, fmt.Sprintf("%.1f", u.WallSeconds), cpu, cores, peak,
+	if s, ok := summary.Wall(r.Record).Get(); ok {
+		wall = fmt.Sprintf("%.1f", s)
+	}
+	return l.row(r.EndedAt.UTC().Format("2006-01-02 15:04:05"), result, wall, cpu, cores, peak,
 		named(r.Project), named(r.Name), r.Key)
 }
 

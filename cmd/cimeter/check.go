@@ -50,6 +50,10 @@ func (c *checkCmd) Run(e *env) error {
 	r.jobLists(conf.Agent.GitLabRunners)
 	r.records(conf.Data)
 	r.outputs(conf, e)
+	r.sources(conf)
+	r.discovery(conf, e)
+	r.debug(conf, e)
+	r.tokens(conf)
 	r.ciServers(conf, e)
 	r.capabilities(conf.Agent.Processes)
 	return r.w.Flush()
@@ -142,7 +146,7 @@ func (r report) jobLists(urls []string) {
 func (r report) records(dir string) {
 	switch st, err := os.Stat(dir); {
 	case os.IsNotExist(err):
-		r.line("records", dir+" is made by cimeter agent")
+		r.line("records", dir+" is made at the first start")
 	case err != nil:
 		r.line("records", err.Error())
 	case !st.IsDir():

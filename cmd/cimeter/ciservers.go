@@ -139,9 +139,7 @@ func (p *ciParts) routes(o *httpapi.Options) {
 		return
 	}
 	o.Queue = p.poller.State
-	if p.poller.Cancels() {
-		o.Cancel = p.poller.Cancel
-	}
+	o.Cancel = p.poller.Cancel // where no token may, it says so
 	if p.hooks != nil {
 		o.Hooks = p.hooks
 	}
@@ -197,6 +195,13 @@ func (r report) ciServers(conf config.Config, e *env) {
 		}
 		if s.hook != nil {
 			found += "; webhooks at " + httpapi.HooksPath + c.Kind
+		}
+		for _, f := range []struct{ setting, path string }{
+			{"hook_secret_file", c.HookSecretFile}, {"cancel_token_file", c.CancelFile}, {"notes.token_file", c.Notes.TokenFile},
+		} {
+			if _, err := config.ReadSecret("", f.path, func(string) string { return "" }); err != nil {
+				found += "; " + f.setting + ": " + err.Error()
+			}
 		}
 		r.line("ci server "+c.Name, found)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,13 +32,16 @@ func TestServer_ciServers(t *testing.T) {
 		return path
 	}
 	const secret, token = "hook-secret-0123456789", "glpat-0123456789abcdefghij"
+	cancels := write("cancel", "cmt_cancels\n")
 	conf := write("c.yaml", fmt.Sprintf(`
+access: {tokens_file: %s}
 ci_servers:
   - {kind: gitlab, url: https://gitlab.example.com, hook_secret_file: %s}
   - {kind: gitlab, url: %s, name: away, token_file: %s, interval: 1s}
-`, write("secret", secret), away.URL, write("token", token)))
+`, write("tokens", fmt.Sprintf("cancel me %x\n", sha256.Sum256([]byte("cmt_cancels")))), write("secret", secret), away.URL, write("token", token)))
 	checked, err := exec.Command("cimeter", "check", "--config", conf).CombinedOutput()
 	if err != nil || !strings.Contains(string(checked), "not asked (no token_file); webhooks at /api/v1/hooks/gitlab") || !strings.Contains(string(checked), "told nothing now: ") ||
+		!strings.Contains(string(checked), "tokens                        ok: 1\n") ||
 		strings.Contains(string(checked), token) {
 		t.Errorf("check: %v\n%s", err, checked)
 	}
@@ -98,6 +102,11 @@ ci_servers:
 		for _, w := range want {
 			p.get(path, "", w)
 		}
+	}
+	// No setting lets anybody cancel: that is said, to who may ask.
+	cancel, err := exec.Command("cimeter", "queue", "cancel", "4243", "--yes", "--server", p.base, "--cancel-token-file", cancels).CombinedOutput()
+	if err == nil || !strings.Contains(string(cancel), "gitlab.example.com has no token that may: want ci_servers.cancel_token_file") {
+		t.Errorf("cancel: %v, %s", err, cancel)
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Error(err)

@@ -36,9 +36,9 @@ func openDebug(conf config.Config, e *env, counts *tally.Table, queue func() exp
 	if conf.Debug.Listen == "" {
 		return untilDone, nil
 	}
-	token, err := config.ReadSecret("CIMETER_DEBUG_TOKEN", conf.Debug.TokenFile, e.getenv)
+	token, err := debugToken(conf, e)
 	if err != nil {
-		return nil, fmt.Errorf("debug.token_file: %w", err)
+		return nil, err
 	}
 	listener, err := net.Listen("tcp", conf.Debug.Listen)
 	if err != nil {
@@ -48,7 +48,7 @@ func openDebug(conf config.Config, e *env, counts *tally.Table, queue func() exp
 	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() {
 		web = "" // nobody listens in between
 	} else if token.IsZero() {
-		return nil, errors.Join(fmt.Errorf("debug.listen: %s is not a loopback address: want debug.token_file", conf.Debug.Listen), listener.Close())
+		return nil, errors.Join(errDebugToken(conf), listener.Close())
 	}
 	walker := series.NewWalker(counts, time.Now())
 	handler := debug.New(debug.Options{
@@ -57,6 +57,18 @@ func openDebug(conf config.Config, e *env, counts *tally.Table, queue func() exp
 	})
 	log.Info("debug endpoints are served", "at", listener.Addr().String())
 	return func(ctx context.Context) error { return serve(ctx, handler, listener, web, log) }, nil
+}
+
+func debugToken(conf config.Config, e *env) (config.Secret, error) {
+	token, err := config.ReadSecret("CIMETER_DEBUG_TOKEN", conf.Debug.TokenFile, e.getenv)
+	if err != nil {
+		return token, fmt.Errorf("debug.token_file: %w", err)
+	}
+	return token, nil
+}
+
+func errDebugToken(conf config.Config) error {
+	return fmt.Errorf("debug.listen: %s is not a loopback address: want debug.token_file", conf.Debug.Listen)
 }
 
 // ownQueue is what an agent can tell of the queue: the builds that run on its

@@ -123,7 +123,8 @@ func fakeRecords() memory {
 		},
 		{
 			Schema: 1, Build: cimeter.Build{Key: "gitlab/other.example.com/4242", CI: "gitlab", Project: "else/where", Number: "4242", Name: "lint", Machine: "ci-7"},
-			StartedAt: end.Add(-3 * time.Hour), EndedAt: end.Add(-2 * time.Hour), Result: "failed", Complete: true, Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{},
+			// No agent metered it: a CI server told.
+			StartedAt: end.Add(-3 * time.Hour), EndedAt: end.Add(-2 * time.Hour), Result: "failed", Metered: cimeter.Some(false), Gaps: []cimeter.Gap{}, Stages: []cimeter.Stage{},
 		},
 	}
 }

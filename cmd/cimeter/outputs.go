@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter/internal/config"
@@ -86,7 +87,7 @@ func cardinality(c config.DogStatsD) string {
 }
 
 // checker is an output that can say whether its receiver is there, without
-// sending anything to it.
+// sending it any figure.
 type checker interface {
 	Check(ctx context.Context) (found string, err error)
 }
@@ -102,19 +103,23 @@ func (r report) outputs(conf config.Config, e *env) {
 		r.line("outputs", "none but /metrics (outputs)")
 	}
 	for _, t := range targets {
-		found := "set up"
-		c, ok := t.Metrics.(checker)
-		if !ok {
-			c, ok = t.Records.(checker)
-		}
-		if ok {
+		var found []string
+		for _, part := range []any{t.Metrics, t.Records} {
+			c, ok := part.(checker)
+			if !ok {
+				continue
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), askTime)
-			if found, err = c.Check(ctx); err != nil {
-				found = "not there now: " + err.Error()
+			says, err := c.Check(ctx)
+			if err != nil {
+				says = "not there now: " + err.Error()
 			}
 			cancel()
+			if found = append(found, says); err != nil {
+				break // the other part would say the same
+			}
 		}
-		r.line("output "+t.Name, found)
+		r.line("output "+t.Name, strings.Join(found, ", "))
 		if t.Close != nil {
 			t.Close()
 		}

@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -20,6 +22,10 @@ func TestSources(t *testing.T) {
 	text := fmt.Sprintf("sources:\n  - {name: other, url: %q, serve: true, drop_labels: id, rename_labels: {name: container}, interval: 1s}\n", other.URL)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	checked, err := exec.Command("cimeter", "check", "--config", file).CombinedOutput()
+	if err != nil || !strings.Contains(string(checked), "source other   ok: 1 series of 1 families, 1 left out\n") {
+		t.Errorf("check: %v\n%s", err, checked)
 	}
 	p := startDaemon(t, "server", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--config", file)
 	p.get("/metrics", "", `other_total{container="web",source="other"} 3`)

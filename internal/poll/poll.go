@@ -190,16 +190,6 @@ func (p *Poller) take(name string, polled bool, r queue.Report) {
 // CancelTime bounds how long a CI server may take to cancel a build.
 const CancelTime = 20 * time.Second
 
-// Cancels reports whether any server may be asked to cancel a build.
-func (p *Poller) Cancels() bool {
-	for _, s := range p.o.Servers {
-		if s.Cancel != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // Cancel asks a build's CI server to end it: once. by says who wants it, for the log.
 // The error wraps [cimeter.ErrNotFound] for a build of none of the servers, and
 // [cimeter.ErrUnsupported] where there is no token that may.

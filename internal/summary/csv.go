@@ -63,7 +63,7 @@ func csvColumns() []csvColumn {
 		{"queued_at", func(r *cimeter.Record) string { return at(r.QueuedAt) }},
 		{"started_at", func(r *cimeter.Record) string { return at(r.StartedAt) }},
 		{"ended_at", func(r *cimeter.Record) string { return at(r.EndedAt) }},
-		{"wall_seconds", func(r *cimeter.Record) string { return csvNumber(r.Usage.WallSeconds) }},
+		{"wall_seconds", func(r *cimeter.Record) string { return CSVKnown(Wall(r)) }},
 		{"cpu_seconds", func(r *cimeter.Record) string { return CSVKnown(r.Usage.CPUSeconds.Total) }},
 		{"cpu_user_seconds", func(r *cimeter.Record) string { return CSVKnown(r.Usage.CPUSeconds.User) }},
 		{"cpu_system_seconds", func(r *cimeter.Record) string { return CSVKnown(r.Usage.CPUSeconds.System) }},

@@ -136,6 +136,10 @@ func queued(r *cimeter.Record) opt {
 	return some(r.StartedAt.Sub(r.QueuedAt).Seconds())
 }
 
+// Wall is how long a build took, in seconds: of one that no agent metered, from
+// its start to its end, where its CI server told both.
+func Wall(r *cimeter.Record) cimeter.Opt[float64] { return wall(&r.Usage, r.StartedAt, r.EndedAt) }
+
 // wall is a usage's time, else the distance of its bounds.
 func wall(u *cimeter.Usage, from, to time.Time) opt {
 	if u.WallSeconds > 0 {

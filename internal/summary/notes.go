@@ -93,6 +93,9 @@ func notes(r *cimeter.Record) []note {
 
 // gapText names what was not seen of a build.
 func gapText(r *cimeter.Record) string {
+	if r.Metered == cimeter.Some(false) {
+		return "no agent metered it: this is what its CI server told"
+	}
 	if len(r.Gaps) == 0 {
 		return "incomplete: some of it was not seen"
 	}
