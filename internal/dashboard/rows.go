@@ -39,6 +39,12 @@ func rows() []Row {
 			{Title: "Wait for a runner", Metric: catalog.BuildQueue, Lines: []Line{
 				{quantile("0.5", "job", catalog.BuildQueue, chosen, "30m"), "half of them wait less"}, {quantile("0.95", "job", catalog.BuildQueue, chosen, "30m"), "95 %"},
 			}},
+			{Title: "What builds that ended had waited for, builds at a time", Metric: catalog.QueueWaited, Unit: "short", Stack: true, Lines: []Line{{rate("reason", catalog.QueueWaited, ofJob), "{{reason}}"}}},
+			{Title: "Wait for a worker, all builds of a CI server", Metric: catalog.JobQueue, Lines: []Line{
+				{quantile("0.5", "server", catalog.JobQueue, ofJob, "30m"), "{{server}} half"}, {quantile("0.95", "server", catalog.JobQueue, ofJob, "30m"), "{{server}} 95 %"},
+			}},
+			{Title: "Ends of builds by result, metered or not", Metric: catalog.JobDuration, Unit: "short", Stack: true, Lines: []Line{{"sum by (result) (increase(" + catalog.JobDuration + "_count" + ofJob + "[$__rate_interval]))", "{{result}}"}}},
+			{Title: "Age of what CI servers told", Metric: catalog.ServerSourceSuccess, Unit: "s", Lines: []Line{{"time() - max by (server) (" + catalog.ServerSourceSuccess + ofJob + ")", "{{server}}"}}},
 			{Title: "Wait for a runner by project, 95 %", Metric: catalog.BuildQueue, Lines: []Line{{"topk(10, " + quantile("0.95", "project", catalog.BuildQueue, chosen, "30m") + ")", "{{project}}"}}},
 		}},
 		{"Projects", []Panel{
