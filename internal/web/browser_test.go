@@ -53,7 +53,7 @@ func everyPage() []shown {
 		{"machines", "/machines"}, {"machine", "/machine?name=ci-7"}, {"runner", "/runner?key=s_ci-7&t=7d"},
 		{"queue", "/queue"}, {"queue-away", "/queue?server=drone.example.com&t=6h"}, {"queue-running", "/queue?show=running&server=gitlab.example.com"}, {"queue-wrong", "/queue?why=x"},
 		{"compare", "/compare?a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
-		{"compare-stages", "/compare?align=stages&a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
+		{"compare-stages", "/compare?align=stages&table=mem&a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
 		{"compare-unmetered", "/compare?a=" + url.QueryEscape(webtest.Unmetered().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)},
 		{"compare-median", "/compare?a=median%3A20&b=" + url.QueryEscape(webtest.Example().Key)},
 	}
@@ -468,7 +468,7 @@ func TestForcedColours(t *testing.T) {
 	if n := inked(blue); n != 1 {
 		t.Fatalf("%d charts are blue: want that of CPU", n)
 	}
-	tab.Look(webtest.Look{Width: 1440, Height: 900, Dark: true, Features: map[string]string{"forced-colors": "active"}})
+	tab.Look(webtest.Look{Width: 1440, Height: 900, Features: map[string]string{"forced-colors": "active"}})
 	if n, m := inked(blue), inked(text); n != 0 || m != 4 {
 		t.Errorf("in forced colours %d charts are blue, %d have the colour %s: want 0 and 4", n, m, webtest.Eval[string](tab, text))
 	}

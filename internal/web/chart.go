@@ -23,7 +23,6 @@ type chart struct {
 	Zero    string
 	Dots    []mark  // processes killed for memory
 	Strips  []block // throttled stages
-	Plain   bool    // of a comparison: no table of its own
 	TableOn bool
 	Table   string // URL that shows or hides the table
 	Other   link   // the other side of the chart

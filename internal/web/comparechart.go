@@ -71,9 +71,18 @@ func (v *compareView) draw(a, b *cimeter.Record, q url.Values) {
 			}
 		}
 		c.scale(step, x, opt{}, u, nil)
-		c.Plain = true
+		t := cloneValues(q)
+		t.Del("tpage")
+		if c.TableOn = q.Get("table") == c.ID; c.TableOn {
+			t.Del("table")
+		} else {
+			t.Set("table", c.ID)
+		}
+		c.Table = "/compare?" + t.Encode() + "#" + c.ID
 		if c.Series[0].Path == "" && c.Series[1].Path == "" {
 			c.Absent = "Neither of the two has it."
+		} else if c.TableOn {
+			v.TraceRows = traceRows(&c, step, x, q, "/compare")
 		}
 		v.Charts = append(v.Charts, c)
 	}

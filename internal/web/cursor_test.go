@@ -198,3 +198,29 @@ func TestLines_live(t *testing.T) {
 		t.Error(problem)
 	}
 }
+
+// A drag over a trend chooses its time for the whole page.
+func TestTrends_drag(t *testing.T) {
+	s := httptest.NewServer(pages(t, fleet()))
+	t.Cleanup(s.Close)
+	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
+	for _, path := range []string{"/job?project=group%2Fapp&name=build-and-test&t=7d", "/project?name=group%2Fapp&t=7d"} {
+		tab.Go(s.URL + path)
+		p := webtest.Eval[place](tab, `(() => { const e = document.querySelectorAll("[data-brush] .area")[1]; e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect(); return {X: r.x + r.width/2, Y: r.y + r.height/2, Left: r.x, Width: r.width}; })()`)
+		webtest.Eval[any](tab, `document.querySelector(".trends").dataset.here = ""`)
+		drag(tab, p, 0.25, 0.75)
+		if !webtest.Eval[bool](tab, `new Promise(done => { const look = n => document.readyState === "complete" && !document.querySelector("[data-here]") ? done(true) : n > 500 ? done(false) : setTimeout(look, 10, n + 1); look(0); })`) {
+			t.Fatalf("%s: a drag leads nowhere", path)
+		}
+		q := webtest.Eval[[]string](tab, `["from", "to", "t"].map(k => new URLSearchParams(location.search).get(k) || "")`)
+		for i, share := range []float64{0.25, 0.75} {
+			want := webtest.Now.Add(-time.Duration((1 - share) * float64(7*24*time.Hour)))
+			if got, err := time.Parse("2006-01-02T15:04", q[i]); err != nil || got.Sub(want).Abs() > 40*time.Minute {
+				t.Errorf("%s: chooses %q: want about %s", path, q, want)
+			}
+		}
+		if q[2] != "" {
+			t.Errorf("%s: keeps the range %q", path, q[2])
+		}
+	}
+}

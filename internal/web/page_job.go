@@ -135,6 +135,9 @@ func (v *jobView) fill(rs []*cimeter.Record, cut bool, from, to, now time.Time, 
 	if v.Trends, v.Few = trendsFor(all, cut, from, to); v.Few == "" {
 		v.Shifts = append(shifts(rs, now), limitShifts(rs, now)...)
 		v.Trends.mark(v.Shifts)
+		if v.Trends != nil && len(v.Trends.Rows) == 0 {
+			v.Trends.Note = "The last builds are listed below."
+		}
 	}
 	v.Peaks = peaksOf(rs, s)
 	v.Stages = stageShares(rs)

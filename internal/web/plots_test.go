@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,6 +41,16 @@ func TestBuild_kinds(t *testing.T) {
 	if anons := regexp.MustCompile(`"mem":\[\[(.*?)\]`).FindStringSubmatch(body); anons == nil || strings.Count(anons[1], "null") < 8 || strings.Contains(anons[1], ",0,") {
 		t.Errorf("anonymous memory is %q: want gaps where archive_cache ran", anons)
 	}
+}
+
+// The charts of a comparison can be read as tables, of which the rows are of both.
+func TestCompare_table(t *testing.T) {
+	path := "/compare?a=" + url.QueryEscape(webtest.OOM().Key) + "&b=" + url.QueryEscape(webtest.Example().Key)
+	_, body := get(t, pages(t, fleet()), path)
+	wants(t, body, `table=cpu#cpu">Show as table</a>`)
+	lacks(t, body, "trace-table")
+	_, body = get(t, pages(t, fleet()), path+"&table=cpu&tpage=3")
+	wants(t, body, `aria-details="trace-table"`, "A avg, cores", "B max, cores", ">Hide the table</a>", "table=cpu&amp;tpage=2#cpu", `<td class="n">4:14</td><td class="n">–</td>`)
 }
 
 // Each of several CI servers has a line of its waits, up to as many as can be told apart.

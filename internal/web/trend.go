@@ -45,7 +45,7 @@ type trends struct {
 	Heads  []heading
 	Rows   [][]string
 	Of     string // what is shown
-	Cut    string // that these are not all
+	Note   string
 }
 
 // dotsMost is how many builds have a dot each.
@@ -73,7 +73,7 @@ func trendsOf(rows []Row, from, to time.Time) *trends {
 		}
 		t.Of = fmt.Sprintf("Of %s: the line is the median of each %s, the dashes above it what 95 %% stay under.", builds(int64(len(rows))), grainWords(grain))
 	} else {
-		t.Of = "A dot is a build, a ring a failed one; the line is the median of nine. The builds are listed below."
+		t.Of = "A dot is a build, a ring a failed one; the line is the median of nine."
 	}
 	for _, c := range []struct {
 		label, class string

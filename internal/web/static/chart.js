@@ -71,6 +71,7 @@ cimeter.charts = (() => {
 		const axis = parseFloat(getComputedStyle(plot).marginLeft);
 		const box = document.createElement("div");
 		box.className = "live";
+		box.ariaHidden = "true";
 		plot.append(box);
 		const tint = () => { const [r, g, b] = rgb(css(c.colour)); return `rgba(${r},${g},${b},.14)`; };
 		const line = (i) => ({ label: c.labels[i], stroke: () => css(c.colours ? c.colours[i] : c.colour), width: 1.6, dash: c.dashes[i], points: { show: false, size: 4, filter: (u, k) => lone(u.data[k]), fill: () => css(c.colours ? c.colours[i] : c.colour) }, spanGaps: false, show: !c.hidden[i], fill: c.area === i ? tint : undefined });
@@ -142,13 +143,13 @@ cimeter.charts = (() => {
 				text(u, words, bbox.left + 6 * px, at > bbox.top + 18 * px ? at - 4 * px : at + 13 * px, "left", css("--text"));
 			}
 			for (const m of c.marks || []) {
-				const x = u.valToPos(m.x, "x", true), top = Math.max(bbox.top + 14 * px, u.valToPos(Math.min(m.y, u.scales.y.max), "y", true) - 6 * px);
+				const x = u.valToPos(m.x, "x", true), y = u.valToPos(Math.min(m.y, u.scales.y.max), "y", true);
 				if (x < bbox.left || x > bbox.left + bbox.width) continue;
-				const align = x > bbox.left + bbox.width - 90 * px ? "right" : x < bbox.left + 90 * px ? "left" : "center";
-				text(u, m.text, align === "right" ? x - 4 * px : x, top, align, css(m.bad ? "--bad" : "--text"));
+				const align = x > bbox.left + bbox.width - 90 * px ? "right" : x < bbox.left + 90 * px ? "left" : "center", above = y > bbox.top + 34 * px;
+				text(u, m.text, align === "right" ? x - 4 * px : x, above ? y - 6 * px : y + 17 * px, align, css(m.bad ? "--bad" : "--text"));
 				ctx.fillStyle = css(m.bad ? "--bad" : c.colour);
 				ctx.beginPath();
-				ctx.arc(x, u.valToPos(Math.min(m.y, u.scales.y.max), "y", true), 3.5 * px, 0, 7);
+				ctx.arc(x, y, 3.5 * px, 0, 7);
 				ctx.fill();
 			}
 			ctx.restore();
