@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,7 +103,11 @@ func table(b *strings.Builder, path string, v reflect.Value) {
 	if path != "" {
 		fmt.Fprintf(b, "## %s\n\n", path)
 	}
-	rows(b, v)
+	if slices.ContainsFunc(reflect.VisibleFields(v.Type()), func(f reflect.StructField) bool { return !isMapping(f.Type) }) {
+		rows(b, v)
+	} else {
+		b.WriteString("Each of these is a mapping of its own: see below.\n")
+	}
 	b.WriteString("\n")
 	for i := range v.NumField() {
 		if f := v.Type().Field(i); isMapping(f.Type) {
