@@ -7,19 +7,22 @@ import (
 	"github.com/cimeter/cimeter/internal/tally"
 )
 
-// count adds a record that is new to the fleet's counters.
-func (s *Server) count(r *cimeter.Record) {
+// count adds a record that is new to the fleet's counters; part: of a build that an
+// earlier record counts.
+func (s *Server) count(r *cimeter.Record, part bool) {
 	if s.o.Counted != nil && s.o.Counted(r) {
 		return
 	}
-	b := s.o.Tally.Build(tally.BuildLabels{CI: r.CI, Project: r.Project, Machine: r.Machine, Runner: r.Runner.Key()})
-	b.Started()
-	var queued cimeter.Opt[float64]
-	if !r.QueuedAt.IsZero() && !r.StartedAt.Before(r.QueuedAt) {
-		queued = cimeter.Some(r.StartedAt.Sub(r.QueuedAt).Seconds())
-	}
 	of := tally.Exemplar{Build: r.Key, At: r.EndedAt}
-	b.EndedOf(of, r.Result, r.Usage.WallSeconds, queued)
+	if !part {
+		b := s.o.Tally.Build(tally.BuildLabels{CI: r.CI, Project: r.Project, Machine: r.Machine, Runner: r.Runner.Key()})
+		b.Started()
+		var queued cimeter.Opt[float64]
+		if !r.QueuedAt.IsZero() && !r.StartedAt.Before(r.QueuedAt) {
+			queued = cimeter.Some(r.StartedAt.Sub(r.QueuedAt).Seconds())
+		}
+		b.EndedOf(of, r.Result, r.Usage.WallSeconds, queued)
+	}
 	for i := range r.Stages {
 		st := &r.Stages[i]
 		cell := s.o.Tally.Stage(tally.Labels{CI: r.CI, Project: r.Project, Machine: r.Machine, Runner: r.Runner.Key(), Stage: st.Name})

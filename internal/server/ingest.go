@@ -169,7 +169,7 @@ func (s *Server) put(ctx context.Context, batch []store.Put) ([]wire.Result, err
 	s.stored.Add(float64(result.Stored))
 	s.committed.Add(int64(result.Stored))
 	if _, known := s.storeBuilds.Get(); known {
-		s.storeBuilds.Add(float64(result.Stored))
+		s.storeBuilds.Add(float64(result.Stored - result.Parts))
 	}
 	s.duplicates.Add(float64(result.Duplicates))
 	s.expired.Add(float64(result.Expired))
@@ -178,7 +178,7 @@ func (s *Server) put(ctx context.Context, batch []store.Put) ([]wire.Result, err
 		results[i] = wire.Result{Key: p.Record.Key, Status: wire.Duplicate}
 		if result.Fresh[i] {
 			results[i].Status = wire.Stored
-			s.count(p.Record)
+			s.count(p.Record, result.IsPart(i))
 		}
 	}
 	return results, nil

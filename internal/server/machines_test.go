@@ -8,14 +8,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/wire"
 )
 
 // A build works on two machines; the server is killed between their records, and
-// both agents send theirs again: each is there once, and each machine is counted with
-// its own part.
+// both agents send theirs again: each is there once, the build is counted once and each
+// machine with what its own part cost.
 func TestServer_machines(t *testing.T) {
 	dir := t.TempDir()
 	part := func(machine string, cpu float64) *cimeter.Record {
@@ -70,6 +71,9 @@ func TestServer_machines(t *testing.T) {
 	if got := send(p, a); got[0] != wire.Stored {
 		t.Errorf("the first machine: %v", got)
 	}
+	if s := read(p, "/metrics"); !strings.Contains(s, `cimeter_builds_total{ci="jenkins",project="group/app",machine="node-1",result="success"} 1`) {
+		t.Errorf("node-1 is not counted:\n%s", s)
+	}
 	p.end(syscall.SIGKILL)
 	p = startProcess(t, dir, "")
 	defer func() { p.end(syscall.SIGKILL) }()
@@ -86,8 +90,24 @@ func TestServer_machines(t *testing.T) {
 		all.Machines[0].Machine != "node-1" || all.Machines[1].Usage.CPUSeconds != b.Usage.CPUSeconds {
 		t.Errorf("machines of the build: %+v, %v", all.Machines, err)
 	}
-	if s := read(p, "/metrics"); !strings.Contains(s, `cimeter_builds_total{ci="jenkins",project="group/app",machine="node-2",result="success"} 1`) {
-		t.Errorf("node-2 is not counted:\n%s", s)
+	if s := read(p, "/metrics"); strings.Contains(s, `cimeter_builds_total{ci="jenkins"`) || !strings.Contains(s, `cimeter_stage_duration_seconds_count{ci="jenkins",project="group/app",machine="node-2",stage="step_script"} 1`) {
+		t.Errorf("the build is counted again, or node-2 is not:\n%s", s)
+	}
+	// node-2's agent was restarted, and tells of a later pod of the build.
+	later := part("node-2", 3)
+	later.StartedAt, later.EndedAt = b.EndedAt.Add(time.Minute), b.EndedAt.Add(2*time.Minute)
+	if got := send(p, later, b, later); got[0] != wire.Stored || got[1] != wire.Duplicate || got[2] != wire.Duplicate {
+		t.Errorf("a later pod: %v", got)
+	}
+	if err := json.Unmarshal([]byte(read(p, "/api/v1/builds/"+a.Key+"?machines=true")), &all); err != nil || len(all.Machines) != 3 {
+		t.Errorf("machines of the build with a later pod: %d, %v", len(all.Machines), err)
+	}
+	var sum struct {
+		Builds int     `json:"builds"`
+		CPU    float64 `json:"cpu_seconds"`
+	}
+	if err := json.Unmarshal([]byte(read(p, "/api/v1/summary")), &sum); err != nil || sum.Builds != 1 || sum.CPU != 44.5 {
+		t.Errorf("summary %+v, %v: want one build of 44.5 s", sum, err)
 	}
 	if s := read(p, "/api/v1/machines?from=2026-11-29&to=2026-12-01"); !strings.Contains(s, `"node-1"`) || !strings.Contains(s, `"node-2"`) {
 		t.Errorf("totals by machine: %s", s)

@@ -13,6 +13,7 @@ type Kept struct {
 	Record, Trace []byte // stored forms
 	ReceivedAt    int64
 	Agent         string
+	Flags         int64
 }
 
 // row takes what is kept apart again.
@@ -21,7 +22,12 @@ func (k *Kept) row(key string) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewRow(Put{Record: r, ReceivedAt: Time(k.ReceivedAt), Agent: k.Agent})
+	row, err := NewRow(Put{Record: r, ReceivedAt: Time(k.ReceivedAt), Agent: k.Agent})
+	if err != nil {
+		return nil, err
+	}
+	row.Part = partOfFlags(k.Flags)
+	return row, nil
 }
 
 // Meter returns the row of a record whose build is kept already, as a CI server
@@ -48,8 +54,11 @@ func Meter(row *Row, kept *Kept) (merged, old *Row, err error) {
 	}
 	p := row.put
 	p.Record = &r
-	merged, err = NewRow(p)
-	return merged, old, err
+	if merged, err = NewRow(p); err != nil {
+		return nil, nil, err
+	}
+	merged.Part = old.Part
+	return merged, old, nil
 }
 
 // Told returns the row of a build after jobs of its key, in their order, and the
@@ -83,6 +92,9 @@ func Told(jobs []cimeter.Job, kept *Kept, now time.Time) (merged, old *Row, err 
 	}
 	if merged, err = NewRow(p); err != nil {
 		return nil, nil, fmt.Errorf("job: %w", err)
+	}
+	if old != nil {
+		merged.Part = old.Part
 	}
 	return merged, old, nil
 }

@@ -33,9 +33,9 @@ var (
 	carried = []string{"id", "at", "shard", "wall_us", "cpu_us", "queue_us", "mem_peak", "mem_limit", "io_bytes", "net_bytes", "result"}
 	// carriers are the indexes that do, each with what it holds more.
 	carriers = map[string][]string{
-		"builds_at": {"throttled_us", "oom"}, "builds_project": {"throttled_us", "oom", "project"}, "builds_job": {"throttled_us", "oom", "project", "name"},
-		"builds_name": {"throttled_us", "oom", "name"}, "builds_ref": {"throttled_us", "oom", "ref"}, "builds_machine": {"throttled_us", "oom", "machine"},
-		"builds_runner": {"throttled_us", "oom", "runner"}, "builds_result": {"throttled_us", "oom"},
+		"builds_at": {"throttled_us", "flags"}, "builds_project": {"throttled_us", "flags", "project"}, "builds_job": {"throttled_us", "flags", "project", "name"},
+		"builds_name": {"throttled_us", "flags", "name"}, "builds_ref": {"throttled_us", "flags", "ref"}, "builds_machine": {"throttled_us", "flags", "machine"},
+		"builds_runner": {"throttled_us", "flags", "runner"}, "builds_result": {"throttled_us", "flags"},
 		"builds_cpu_us": nil, "builds_wall_us": nil, "builds_queue_us": nil, "builds_mem_peak": nil, "builds_io_bytes": nil, "builds_net_bytes": nil,
 	}
 )

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
@@ -44,9 +45,18 @@ WHERE k.key = ? AND k.shard = ?`, key, Shard(key))
 		return Decode(key, record, trace)
 	}
 	if build, ok := BuildOf(key); ok {
-		// Whoever came first has the build's own key.
-		if record, err := r.Get(ctx, build); err == nil && MachineKey(build, Clean(record.Machine)) == key {
-			return record, nil
+		// Whoever came first has the build's own key, or that of the machine.
+		on, _, later := strings.Cut(key[len(build):], startedAt)
+		for _, other := range []string{build, build + on} {
+			if other == key {
+				continue
+			}
+			if record, err := r.Get(ctx, other); err == nil {
+				machine := Clean(record.Machine)
+				if MachineKey(build, machine) == key || later && PartKey(build, machine, record.StartedAt) == key {
+					return record, nil
+				}
+			}
 		}
 	}
 	if record, err := r.placed(ctx, key); record != nil || err != nil {

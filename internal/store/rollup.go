@@ -67,17 +67,7 @@ func NewRollups(rows []*Row, replaced ...*Row) []Rollup {
 func sumRollups(sums map[RollupKey]*Rollup, rows []*Row) {
 	for _, r := range rows {
 		day := r.At - r.At%dayUS
-		build := Rollup{Builds: 1, OOM: r.OOM, WallUS: known(r.WallUS), CPUUS: known(r.CPUUS), QueueUS: known(r.QueueUS),
-			ThrottledUS: known(r.ThrottledUS), IO: known(r.IOBytes), Net: known(r.NetBytes), MemPeak: r.MemPeak, LastAt: r.At}
-		switch r.Result {
-		case "failed":
-			build.Failed = 1
-		case "canceled":
-			build.Canceled = 1
-		}
-		if r.QueueUS >= 0 {
-			build.Queued = 1
-		}
+		spent := Rollup{WallUS: known(r.WallUS), CPUUS: known(r.CPUUS), ThrottledUS: known(r.ThrottledUS), IO: known(r.IOBytes), Net: known(r.NetBytes), MemPeak: r.MemPeak, LastAt: r.At}
 		for _, k := range []RollupKey{
 			{Dim: DimAll, At: r.At - r.At%hourUS},
 			{Dim: DimDay, At: day},
@@ -87,8 +77,42 @@ func sumRollups(sums map[RollupKey]*Rollup, rows []*Row) {
 			{DimMachineJob, r.Machine, r.Project, r.Name, day},
 			{DimRunner, r.Runner, r.Machine, r.RunnerName, day},
 		} {
+			build := spent
+			build.count(r, k.Dim)
 			add(sums, k, &build)
 		}
+	}
+}
+
+// again is what a row must not be to be counted as a build of a dimension.
+func (d Dim) again() Part {
+	switch d {
+	case DimMachine, DimMachineJob:
+		return AgainOnMachine
+	case DimRunner:
+		return AgainOnRunner
+	}
+	return AgainOfBuild
+}
+
+// count counts the build of a row, of which each dimension counts the first row alone:
+// what is told of a build in several rows is told of that one.
+func (s *Rollup) count(r *Row, d Dim) {
+	if d.again() != AgainOfBuild || r.Part&AgainKilled == 0 {
+		s.OOM = r.OOM
+	}
+	if r.Part&d.again() != 0 {
+		return
+	}
+	s.Builds, s.QueueUS = 1, known(r.QueueUS)
+	switch r.Result {
+	case "failed":
+		s.Failed = 1
+	case "canceled":
+		s.Canceled = 1
+	}
+	if r.QueueUS >= 0 {
+		s.Queued = 1
 	}
 }
 

@@ -55,6 +55,7 @@ type Row struct {
 	IOBytes     int64
 	NetBytes    int64
 	OOM         int64 // 1: something in it was killed for memory
+	Part        Part  // of a build that another row counts
 	Stages      []StageRow
 	Metered     int64  // 0: only a CI server told of it
 	Tags        string // ,docker,arm,
@@ -143,9 +144,10 @@ func NewRow(p Put) (*Row, error) {
 	s := usage("", &r.Usage)
 	row.WallUS, row.CPUUS, row.MemPeak, row.IOBytes, row.NetBytes = s.WallUS, s.CPUUS, s.MemPeak, s.IO, s.Net
 	row.ThrottledUS = micros(r.Usage.CPUThrottledSeconds)
-	if r.Usage.OOMKills.Value+r.Usage.OOMKillsNested.Value > 0 {
+	if killed(r) {
 		row.OOM = 1
 	}
+	row.Part = podOf(r)
 	if r.Metered == cimeter.Some(false) {
 		row.Metered, row.WallUS = 0, -1
 		if r.EndedAt.After(r.StartedAt) { // by the CI server's clock
@@ -157,9 +159,6 @@ func NewRow(p Put) (*Row, error) {
 		kinds[i] = v.Kind
 	}
 	row.Verdicts = words(kinds)
-	if strings.Contains(row.Verdicts, ",oom,") {
-		row.OOM = 1
-	}
 	for i := range r.Stages {
 		row.Stages = append(row.Stages, usage(Clean(r.Stages[i].Name), &r.Stages[i].Usage))
 	}

@@ -9,33 +9,60 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cimeter/cimeter"
 )
 
 // A build that works on several machines (a Jenkins pipeline with two nodes, the
 // pods of a Woodpecker workflow) has one key, and each machine's agent sends a
-// record of its part. The first to come has the key, each other one the key with
-// its machine: see [MachineKey]. What is summed by machine and runner is right
-// without more, and no record is ever changed by another.
+// record of its part; an agent that was restarted between two pods of a build sends
+// two. The first to come has the key, the first of each other machine the key with its
+// machine, and what else a machine did that with the start of it: see [MachineKey] and
+// [PartKey]. What is summed by machine and runner is right without more, and no record
+// is ever changed by another.
 
-// onMachine stands before the machine at the end of a key.
-const onMachine = "/@"
+// onMachine stands before the machine at the end of a key, and startedAt, which no
+// machine's name has there, before a start.
+const (
+	onMachine = "/@"
+	startedAt = ","
+)
 
 // MaxMachines bounds the machines of a build that [Reader.Machines] answers.
 const MaxMachines = 64
 
+// MaxParts bounds the parts of a build that are looked at for a further one.
+const MaxParts = 2 * MaxMachines
+
 // MachineKey is the key of what a build did on a machine that was not the first to
 // tell of it. A name that makes it too long is told by its digest.
-func MachineKey(key, machine string) string {
+func MachineKey(key, machine string) string { return keyOn(key, machine, "") }
+
+// PartKey is the key of what a build did on a machine from a time on, of which the
+// machine had told a part before.
+func PartKey(key, machine string, from time.Time) string {
+	return keyOn(key, machine, startedAt+strconv.FormatInt(Micros(from), 10))
+}
+
+func keyOn(key, machine, rest string) string {
 	name := url.PathEscape(machine)
-	if len(key)+len(onMachine)+len(name) > MaxKeyBytes {
+	if len(key)+len(onMachine)+len(name)+len(rest) > MaxKeyBytes {
 		sum := sha256.Sum256([]byte(machine))
 		name = hex.EncodeToString(sum[:8])
 	}
-	return key + onMachine + name
+	return key + onMachine + name + rest
 }
+
+// PartKeys are the keys under which a record may be kept besides its own.
+func (r *Row) PartKeys() (machine, part string) {
+	return MachineKey(r.Key, r.Machine), PartKey(r.Key, r.Machine, r.put.Record.StartedAt)
+}
+
+// PartRange is the range of the keys of a build's parts; to is exclusive.
+func PartRange(key string) (from, to string) { return key + onMachine, key + "/A" } // A follows @
 
 // BuildOf is the key of the build whose part on a machine has a key; ok is false
 // for a key of no such form.
@@ -47,23 +74,10 @@ func BuildOf(key string) (build string, ok bool) {
 	return key[:i], true
 }
 
-// OnOther returns the row of a record whose key is kept already, of a record of the
-// machine kept: the same under the key of its own machine, or nil where it is of that
-// machine too. Where one of the two is not known, they are taken for one.
-func OnOther(r *Row, kept string) (*Row, error) {
-	if r.Metered == 0 || r.Machine == "" || kept == "" || r.Machine == kept {
-		return nil, nil
-	}
-	p := r.put
-	record := *p.Record
-	record.Key = MachineKey(r.Key, r.Machine)
-	p.Record = &record
-	return NewRow(p)
-}
-
 // Machines returns what a build did on each of its machines, without traces, the
 // earliest start first, at most MaxMachines of them; of a machine that had several pods
-// of it there may be several, as agents put the pod to the key of all but the first. key
+// of it there may be several, as agents put the pod to the key of all but the first, or
+// forget that they had one. key
 // is the build's or that of one of its parts. A build of one machine is one record. A
 // record of the same key that is of another build (some CI systems' keys tell no server)
 // is not among them. The error wraps [cimeter.ErrNotFound] when there is no such build.

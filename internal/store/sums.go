@@ -59,6 +59,12 @@ const (
 	sumLastAt  = 12
 )
 
+// The places of sums that are looked at.
+const (
+	sumWall = 4
+	sumCPU  = 5
+)
+
 func (s *sums) merge(of *sums) {
 	for i := range sumMemPeak {
 		s[i] += of[i]
@@ -252,7 +258,7 @@ func (q *GroupQuery) answer(parts map[*[3]string]*sums, from, to int64) Groups {
 		known[*names] = len(all)
 		all = append(all, ranked{p, names, 0})
 	}
-	all = slices.DeleteFunc(all, func(r ranked) bool { return r.sums[0] <= 0 }) // no builds are left
+	all = slices.DeleteFunc(all, func(r ranked) bool { return r.sums[0] <= 0 && r.sums[sumWall] <= 0 && r.sums[sumCPU] <= 0 }) // see anyRollup
 	for i := range all {
 		all[i].value = all[i].sums[sumColumns[q.Sort]-1]
 	}

@@ -4,59 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cimeter/cimeter"
-	"github.com/cimeter/cimeter/internal/filter"
 )
-
-// SumUp adds up the builds that meet a filter, the latest first, up to a bound.
-func SumUp(ctx context.Context, q Queryer, f filter.Filter) (Sum, error) {
-	sc := scan{sort: SortEnded, columns: columns("b.", "id", "result", "oom", "wall_us", "cpu_us", "queue_us", "throttled_us", "io_bytes", "net_bytes", "mem_peak"),
-		limit: sumRows, examine: MaxExamine}
-	sum := Sum{}
-	var waits, walls []int64
-	add, peak := Rollup{}, int64(-1)
-	next, err := sc.run(ctx, q, f, func(scan func(dest ...any) error) error {
-		var result string
-		var id, oom, wall, cpu, queue, throttled, io, net, mem int64
-		if err := scan(&id, &result, &oom, &wall, &cpu, &queue, &throttled, &io, &net, &mem); err != nil {
-			return err
-		}
-		add.Builds++
-		switch result {
-		case "failed":
-			add.Failed++
-		case "canceled":
-			add.Canceled++
-		}
-		add.OOM += oom
-		if wall >= 0 {
-			walls = append(walls, wall)
-		}
-		if queue >= 0 {
-			waits = append(waits, queue)
-			add.Queued++
-		}
-		add.WallUS += known(wall)
-		add.CPUUS += known(cpu)
-		add.QueueUS += known(queue)
-		add.ThrottledUS += known(throttled)
-		add.IO += known(io)
-		add.Net += known(net)
-		peak = max(peak, mem)
-		return nil
-	})
-	if err != nil {
-		return Sum{}, err
-	}
-	add.MemPeak = peak
-	sum.Totals = add.totals()
-	sum.Partial = next != ""
-	sum.WallP50, sum.WallP95 = quantile(walls, 0.5), quantile(walls, 0.95)
-	sum.QueueP50, sum.QueueP95 = quantile(waits, 0.5), quantile(waits, 0.95)
-	return sum, nil
-}
 
 // quantile is the smallest value that at least the share p of us does not
 // exceed, in seconds.
@@ -84,12 +36,26 @@ const (
 	rollupSums = `CAST(sum(builds) AS BIGINT), CAST(sum(failed) AS BIGINT), CAST(sum(canceled) AS BIGINT), CAST(sum(oom) AS BIGINT),
 CAST(sum(wall_us) AS BIGINT), CAST(sum(cpu_us) AS BIGINT), CAST(sum(queue_us) AS BIGINT), CAST(sum(queued) AS BIGINT), CAST(sum(throttled_us) AS BIGINT),
 CAST(sum(io_bytes) AS BIGINT), CAST(sum(net_bytes) AS BIGINT), max(mem_peak), max(last_at)`
-	buildSums = `count(*), count(CASE WHEN result = 'failed' THEN 1 END), count(CASE WHEN result = 'canceled' THEN 1 END), CAST(sum(oom) AS BIGINT),
+	// anyRollup keeps groups of which something is left: a machine's part of a build that
+	// is counted elsewhere is no build, and costs; what was replaced leaves nothing behind.
+	anyRollup = " HAVING sum(builds) > 0 OR sum(wall_us) > 0 OR sum(cpu_us) > 0"
+)
+
+// buildSums are those over builds, each counted where none of the flags of again says
+// that another row is.
+func buildSums(dim Dim) string {
+	first := "flags & " + strconv.FormatInt(int64(dim.again())<<partBit, 10) + " = 0"
+	killed := strconv.Itoa(flagKilled)
+	if dim.again() == AgainOfBuild {
+		killed = strconv.FormatInt(flagKilled|int64(AgainKilled)<<partBit, 10)
+	}
+	return "count(CASE WHEN " + first + " THEN 1 END), count(CASE WHEN result = 'failed' AND " + first + " THEN 1 END), count(CASE WHEN result = 'canceled' AND " + first + ` THEN 1 END),
+count(CASE WHEN flags & ` + killed + " = " + strconv.Itoa(flagKilled) + ` THEN 1 END),
 CAST(sum(CASE WHEN wall_us > 0 THEN wall_us ELSE 0 END) AS BIGINT), CAST(sum(CASE WHEN cpu_us > 0 THEN cpu_us ELSE 0 END) AS BIGINT),
-CAST(sum(CASE WHEN queue_us > 0 THEN queue_us ELSE 0 END) AS BIGINT), count(CASE WHEN queue_us >= 0 THEN 1 END),
+CAST(sum(CASE WHEN queue_us > 0 AND ` + first + ` THEN queue_us ELSE 0 END) AS BIGINT), count(CASE WHEN queue_us >= 0 AND ` + first + ` THEN 1 END),
 CAST(sum(CASE WHEN throttled_us > 0 THEN throttled_us ELSE 0 END) AS BIGINT), CAST(sum(CASE WHEN io_bytes > 0 THEN io_bytes ELSE 0 END) AS BIGINT),
 CAST(sum(CASE WHEN net_bytes > 0 THEN net_bytes ELSE 0 END) AS BIGINT), max(mem_peak), max(at)`
-)
+}
 
 // sumColumns are the places of the sums, for ORDER BY, behind the names.
 var sumColumns = map[Sort]int{SortWall: 5, SortCPU: 6, SortQueue: 7, SortIO: 10, SortNet: 11, SortMemory: 12, SortEnded: 13}
@@ -170,7 +136,7 @@ func (q *GroupQuery) selectGroups(s *statement, exact bool, from, to int64) (nam
 	by := groupings[q.By]
 	if names = by.rollup; exact {
 		names = by.builds
-		s.add("SELECT " + columns("b.", names...) + ", " + buildSums + " FROM ")
+		s.add("SELECT " + columns("b.", names...) + ", " + buildSums(by.dim) + " FROM ")
 		switch {
 		case q.Machine != "" && q.By == ByMachineJob:
 			s.builds("builds_machine")
@@ -222,8 +188,7 @@ func GroupTotals(ctx context.Context, q Queryer, query GroupQuery) (Groups, erro
 	having := ""
 	if !exact {
 		from, to = from-from%dayUS, to+(dayUS-to%dayUS)%dayUS
-		// What was replaced by a record of another name leaves nothing behind.
-		having = " HAVING sum(builds) > 0"
+		having = anyRollup
 	}
 	s := statement{dialect: q.Dialect()}
 	names := query.selectGroups(&s, exact, from, to)
@@ -284,14 +249,14 @@ func BucketTotals(ctx context.Context, q Queryer, query BucketQuery) ([]Bucket, 
 	to = from + int64(len(sums))*bucket
 	s := statement{dialect: q.Dialect()}
 	if fields == 1 && unit == hourUS {
-		s.add("SELECT b.at / ?, "+buildSums+" FROM ", hourUS)
-		column, value := "project", query.Project
+		column, value, dim := "project", query.Project, DimProject
 		switch {
 		case query.Machine != "":
-			column, value = "machine", query.Machine
+			column, value, dim = "machine", query.Machine, DimMachine
 		case query.Runner != "":
-			column, value = "runner", query.Runner
+			column, value, dim = "runner", query.Runner, DimRunner
 		}
+		s.add("SELECT b.at / ?, "+buildSums(dim)+" FROM ", hourUS)
 		if query.Name != "" {
 			s.builds("builds_job")
 			s.add(" WHERE b.project = ? AND b.name = ?", Clean(value), Clean(query.Name))
@@ -318,7 +283,7 @@ func BucketTotals(ctx context.Context, q Queryer, query BucketQuery) ([]Bucket, 
 		if dim != DimRunner {
 			s.add(" AND b.b = ?", Clean(names[1]))
 		}
-		s.add(" AND b.at >= ? AND b.at < ? GROUP BY 1 HAVING sum(builds) > 0", from, to)
+		s.add(" AND b.at >= ? AND b.at < ? GROUP BY 1"+anyRollup, from, to)
 	}
 	err := s.run(ctx, q, func(scan func(dest ...any) error) error {
 		var hour int64

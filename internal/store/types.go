@@ -17,11 +17,26 @@ type Put struct {
 // PutResult counts what became of a batch. All of it is durable.
 type PutResult struct {
 	Stored     int
-	Duplicates int // the key is there already, of the same machine: nothing was changed
+	Parts      int // of those: of builds that an earlier record counts, see Further
+	Duplicates int // told before: nothing was changed
 	Expired    int // ended before what retention keeps: not stored
 	// Fresh says of each record of the batch in turn whether it was stored by
-	// this Put: of many servers on one store one alone sees a record fresh.
-	Fresh []bool
+	// this Put: of many servers on one store one alone sees a record fresh. Part says
+	// of which of those an earlier record counts the build; nil: of none.
+	Fresh, Part []bool
+}
+
+// IsPart reports whether record i of the batch was stored as a part of a build that an
+// earlier record counts.
+func (r *PutResult) IsPart(i int) bool { return i < len(r.Part) && r.Part[i] }
+
+// MarkPart says that record i of a batch of n was stored as such a part.
+func (r *PutResult) MarkPart(i, n int) {
+	if r.Part == nil {
+		r.Part = make([]bool, n)
+	}
+	r.Part[i] = true
+	r.Parts++
 }
 
 // Bounds of questions.
@@ -195,8 +210,8 @@ type Retained struct {
 
 // Stats is what a store tells about itself.
 type Stats struct {
-	Version int // of the schema
-	Builds  int64
+	Version int   // of the schema
+	Builds  int64 // each once, however many records there are of it
 	Bytes   int64
 	Oldest  time.Time // zero: no builds
 	Newest  time.Time

@@ -23,7 +23,7 @@ func put(t testing.TB, s Store, puts []store.Put) {
 	for len(puts) > 0 {
 		n := min(len(puts), 100)
 		got, err := s.Put(t.Context(), puts[:n])
-		if want := (store.PutResult{Stored: n, Fresh: slices.Repeat([]bool{true}, n)}); err != nil || !reflect.DeepEqual(got, want) {
+		if want := (store.PutResult{Stored: n, Fresh: slices.Repeat([]bool{true}, n), Parts: got.Parts, Part: got.Part}); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("Put = %+v, %v; want %+v", got, err, want)
 		}
 		puts = puts[n:]

@@ -28,9 +28,35 @@ func Spread(seed uint64, builds int) (puts []store.Put) {
 			// Close to the others' time: days and hours have parts of one build on both sides.
 			r.EndedAt = first.EndedAt.Add(time.Duration(i) * 40 * time.Minute)
 			r.StartedAt = r.EndedAt.Add(-time.Duration(r.Usage.WallSeconds * float64(time.Second)))
-			r.QueuedAt = time.Time{}
+			r.QueuedAt, r.Result = time.Time{}, first.Result
 			puts = append(puts, store.Put{Record: r, ReceivedAt: r.EndedAt.Add(2 * time.Second), Agent: r.Machine})
 		}
+	}
+	return puts
+}
+
+// Again is Spread with what the first machine of some builds sends besides, of the time
+// after: of the same runner, or of another.
+func Again(seed uint64, builds int) []store.Put {
+	puts := Spread(seed, builds)
+	m := NewMaker(seed+1, 10*24*time.Hour)
+	key := ""
+	for n, p := range slices.Clone(puts) {
+		if p.Record.Key == key {
+			continue // of another machine
+		}
+		key = p.Record.Key
+		if n%3 == 0 {
+			continue
+		}
+		again := *m.Record(n)
+		again.Build, again.Result = p.Record.Build, p.Record.Result
+		if n%3 == 1 {
+			again.Runner.ID, again.Runner.Name = again.Runner.ID+"-b", again.Runner.Name+" b"
+		}
+		again.StartedAt, again.QueuedAt = p.Record.EndedAt.Add(20*time.Minute), time.Time{}
+		again.EndedAt = again.StartedAt.Add(time.Minute)
+		puts = append(puts, store.Put{Record: &again, ReceivedAt: again.EndedAt.Add(2 * time.Second), Agent: again.Machine})
 	}
 	return puts
 }
@@ -43,18 +69,35 @@ func checkSpread(t testing.TB, s Store, puts []store.Put) {
 	for _, p := range puts {
 		parts[p.Record.Key] = append(parts[p.Record.Key], p)
 	}
-	m := &model{}
+	m := &model{parts: map[string]store.Part{}}
 	for key, of := range parts {
-		plain := get(t, s, key).Machine
 		var want []*cimeter.Record
+		killed := false // is counted
 		for _, p := range of {
 			r := *p.Record
-			if r.Machine != plain {
-				r.Key = store.MachineKey(key, r.Machine)
-			}
-			if got := get(t, s, store.MachineKey(key, r.Machine)); !reflect.DeepEqual(got, &r) {
+			got := get(t, s, store.PartKey(key, r.Machine, r.StartedAt))
+			r.Key = got.Key
+			if !reflect.DeepEqual(got, &r) {
 				t.Errorf("of %s on %s: got  %+v\nwant %+v", key, r.Machine, got, r)
 			}
+			part := store.Part(0)
+			if r.Key != key {
+				part |= store.AgainOfBuild
+			}
+			if on := store.MachineKey(key, r.Machine); r.Key != key && r.Key != on {
+				part |= store.AgainOnMachine
+				if r.Key != store.PartKey(key, r.Machine, r.StartedAt) {
+					t.Errorf("part of %s has key %s", key, r.Key)
+				}
+				if get(t, s, on).Runner == r.Runner {
+					part |= store.AgainOnRunner
+				}
+			}
+			if killed && oom(&r) {
+				part |= store.AgainKilled
+			}
+			killed = killed || oom(&r)
+			m.parts[r.Key] = part
 			m.puts = append(m.puts, store.Put{Record: &r, ReceivedAt: p.ReceivedAt, Agent: p.Agent})
 			bare := r
 			bare.Trace = nil
@@ -68,10 +111,11 @@ func checkSpread(t testing.TB, s Store, puts []store.Put) {
 			}
 		}
 	}
-	if a, b, c := counted(t, s); a != len(puts) || b != len(puts) || c != len(puts) {
-		t.Errorf("%d, %d and %d parts, want %d", a, b, c, len(puts))
+	if a, b, c := counted(t, s); a != len(parts) || b != len(parts) || c != len(puts) {
+		t.Errorf("%d builds, %d of jobs and %d records, want %d, %d and %d", a, b, c, len(parts), len(parts), len(puts))
 	}
 	checkAll(t, s, m)
+	checkSum(t, s, puts)
 	for _, q := range []store.GroupQuery{{By: store.ByMachine}, {By: store.ByRunner}, {By: store.ByMachineJob, Machine: "node-1"}} {
 		q.From, q.To, q.Limit = Base.AddDate(0, 0, -2), Base, store.MaxGroups // from the builds themselves
 		checkGroups(t, s, m, q)
@@ -81,11 +125,11 @@ func checkSpread(t testing.TB, s Store, puts []store.Put) {
 // testSpread holds that the parts of builds that work on several machines are kept once
 // each, in any order, sent twice, in batches and alone.
 func testSpread(t *testing.T, s Store) {
-	puts := Spread(70, 30)
+	puts := Again(70, 30)
 	r := rand.New(rand.NewPCG(70, 1))
 	again := append(slices.Clone(puts), puts...)
 	r.Shuffle(len(again), func(i, j int) { again[i], again[j] = again[j], again[i] })
-	stored := 0
+	stored, parts := 0, 0
 	seen := map[*cimeter.Record]bool{}
 	for len(again) > 0 {
 		n := min(1+r.IntN(20), len(again))
@@ -94,6 +138,15 @@ func testSpread(t *testing.T, s Store) {
 			t.Fatalf("Put of %d = %+v, %v", n, got, err)
 		}
 		stored += got.Stored
+		for i, part := range got.Part {
+			if part && !got.Fresh[i] {
+				t.Error("a part that was not stored")
+			}
+			if part {
+				parts++
+			}
+		}
+		parts -= got.Parts
 		for i, fresh := range got.Fresh {
 			if rec := again[i].Record; fresh == seen[rec] {
 				t.Errorf("%s of %s: fresh %t, seen before %t", rec.Key, rec.Machine, fresh, seen[rec])
@@ -105,6 +158,9 @@ func testSpread(t *testing.T, s Store) {
 	if stored != len(puts) {
 		t.Errorf("stored %d, want each once: %d", stored, len(puts))
 	}
+	if parts != 0 {
+		t.Errorf("%d more parts are marked than counted", parts)
+	}
 	checkSpread(t, s, puts)
 	if _, err := s.Machines(t.Context(), "jenkins/none/1/@a"); !errors.Is(err, cimeter.ErrNotFound) {
 		t.Errorf("Machines of a build that is not there = %v", err)
@@ -114,7 +170,7 @@ func testSpread(t *testing.T, s Store) {
 // testSpreadAtOnce has the machines of builds, and others that send again, write at the
 // same time.
 func testSpreadAtOnce(t *testing.T, s Store) {
-	puts := Spread(71, 30)
+	puts := Again(71, 30)
 	var mu sync.Mutex
 	stored := 0
 	var wg sync.WaitGroup
@@ -174,8 +230,8 @@ func testSpreadTold(t *testing.T, s Store) {
 			}
 		}
 	}
-	if a, b, c := counted(t, s); a != 12 || b != 12 || c != 12 {
-		t.Errorf("%d, %d and %d parts, want 12", a, b, c)
+	if a, b, c := counted(t, s); a != 4 || b != 4 || c != 12 {
+		t.Errorf("%d builds, %d of jobs and %d records, want 4, 4 and 12", a, b, c)
 	}
 }
 
@@ -203,8 +259,8 @@ func testSpreadPlaces(t *testing.T, s Store) {
 			}
 		}
 	}
-	if st, err := s.Stats(t.Context()); err != nil || st.Unjoined != 0 || st.Builds != 6 {
-		t.Errorf("figures %+v, %v: want 6 builds, none unjoined", st, err)
+	if st, err := s.Stats(t.Context()); err != nil || st.Unjoined != 0 || st.Builds != 3 {
+		t.Errorf("figures %+v, %v: want 3 builds, none unjoined", st, err)
 	}
 }
 
@@ -226,6 +282,9 @@ func testSpreadPods(t *testing.T, s Store) {
 	}
 	if parts, err := s.Machines(t.Context(), leg.Key); err != nil || len(parts) != 1 {
 		t.Errorf("Machines(%s) = %d, %v; want it alone", leg.Key, len(parts), err)
+	}
+	if a, b, c := counted(t, s); a != 3 || b != 3 || c != len(puts) {
+		t.Errorf("%d builds, %d of jobs and %d records, want 3, 3 and %d", a, b, c, len(puts))
 	}
 }
 

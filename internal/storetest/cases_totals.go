@@ -13,24 +13,30 @@ import (
 )
 
 // addTo adds a build to totals as simply as can be.
-func addTo(t *store.Totals, p store.Put) {
-	t.Builds++
-	switch p.Record.Result {
-	case "failed":
-		t.Failed++
-	case "canceled":
-		t.Canceled++
+func addTo(t *store.Totals, p store.Put) { addPart(t, p, true, true) }
+
+// addPart adds what a record of a build tells; counted: the build is counted with it,
+// killed: so is that something in it was killed for memory.
+func addPart(t *store.Totals, p store.Put, counted, killed bool) {
+	known := func(s store.Sort) int64 { return max(0, cost(p, s)) }
+	if counted {
+		t.Builds++
+		switch p.Record.Result {
+		case "failed":
+			t.Failed++
+		case "canceled":
+			t.Canceled++
+		}
+		t.QueueSeconds += float64(known(store.SortQueue)) / 1e6
+		if !p.Record.QueuedAt.IsZero() {
+			t.Queued++
+		}
 	}
-	if p.Record.Usage.OOMKills.Value > 0 || slices.ContainsFunc(p.Record.Verdicts, func(v cimeter.Verdict) bool { return v.Kind == "oom" }) {
+	if killed && oom(p.Record) {
 		t.OOM++
 	}
-	known := func(s store.Sort) int64 { return max(0, cost(p, s)) }
 	t.WallSeconds += float64(known(store.SortWall)) / 1e6
 	t.CPUSeconds += float64(known(store.SortCPU)) / 1e6
-	t.QueueSeconds += float64(known(store.SortQueue)) / 1e6
-	if !p.Record.QueuedAt.IsZero() {
-		t.Queued++
-	}
 	if v, ok := p.Record.Usage.CPUThrottledSeconds.Get(); ok {
 		t.ThrottledSeconds += float64(int64(v*1e6)) / 1e6
 	}
@@ -42,6 +48,10 @@ func addTo(t *store.Totals, p store.Put) {
 	if end := time.UnixMicro(at(p)).UTC(); end.After(t.Last) {
 		t.Last = end
 	}
+}
+
+func oom(r *cimeter.Record) bool {
+	return r.Usage.OOMKills.Value > 0 || slices.ContainsFunc(r.Verdicts, func(v cimeter.Verdict) bool { return v.Kind == "oom" })
 }
 
 // near compares totals; seconds are sums of rounded microseconds.
@@ -112,17 +122,20 @@ func checkGroups(t testing.TB, s Store, m *model, q store.GroupQuery) {
 		if q.Project != "" && q.Project != r.Project || q.Name != "" && q.Name != r.Name || q.Machine != "" && q.Machine != r.Machine {
 			continue
 		}
+		once := func(g store.Group, part store.Part) {
+			addPart(of(g), p, m.counts(p, part), part != store.AgainOfBuild || m.counts(p, store.AgainKilled))
+		}
 		switch q.By {
 		case store.ByProject:
-			addTo(of(store.Group{Project: r.Project}), p)
+			once(store.Group{Project: r.Project}, store.AgainOfBuild)
 		case store.ByJob:
-			addTo(of(store.Group{Project: r.Project, Name: r.Name}), p)
+			once(store.Group{Project: r.Project, Name: r.Name}, store.AgainOfBuild)
 		case store.ByMachine:
-			addTo(of(store.Group{Machine: r.Machine}), p)
+			once(store.Group{Machine: r.Machine}, store.AgainOnMachine)
 		case store.ByMachineJob:
-			addTo(of(store.Group{Machine: r.Machine, Project: r.Project, Name: r.Name}), p)
+			once(store.Group{Machine: r.Machine, Project: r.Project, Name: r.Name}, store.AgainOnMachine)
 		case store.ByRunner:
-			addTo(of(store.Group{Runner: r.Runner.Key(), RunnerName: r.Runner.Name, Machine: r.Machine}), p)
+			once(store.Group{Runner: r.Runner.Key(), RunnerName: r.Runner.Name, Machine: r.Machine}, store.AgainOnRunner)
 		case store.ByStage:
 			for _, st := range r.Stages {
 				one := store.Put{ReceivedAt: p.ReceivedAt, Record: &cimeter.Record{EndedAt: r.EndedAt, Usage: st.Usage}}

@@ -11,7 +11,14 @@ import (
 )
 
 // model is a store as simple as can be: what the real ones are held against.
-type model struct{ puts []store.Put }
+type model struct {
+	puts []store.Put
+	// parts of builds that another record counts, by key; none for others.
+	parts map[string]store.Part
+}
+
+// counts reports whether a record counts its build where a part is not to.
+func (m *model) counts(p store.Put, part store.Part) bool { return m.parts[p.Record.Key]&part == 0 }
 
 // at is the instant by which lists go.
 func at(p store.Put) int64 { return min(p.Record.EndedAt.UnixMicro(), p.ReceivedAt.UnixMicro()) }

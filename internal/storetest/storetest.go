@@ -63,6 +63,7 @@ var cases = []struct {
 	{"both sides of builds that are numbered apart, at once, make one each", testPlacesAtOnce},
 	{"each machine's part of a build is kept once", testSpread},
 	{"the machines of a build may write at once", testSpreadAtOnce},
+	{"a machine may tell of a build twice", testParts},
 	{"a build of several machines is told of at any time", testSpreadTold},
 	{"a job that is numbered apart joins one of the machines of its build", testSpreadPlaces},
 	{"the pods of a build on one machine are told with it", testSpreadPods},

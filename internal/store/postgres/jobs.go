@@ -121,8 +121,8 @@ func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, key
 	return err
 }
 
-// keptOf returns what is kept of keys that meet a condition, and their ids, and
-// holds them for this transaction.
+// keptOf returns what is kept of keys that meet a condition, and the ids of all of them,
+// and holds all for this transaction.
 func keptOf(ctx context.Context, tx pgx.Tx, keys []string, condition string) (kept map[string]*store.Kept, ids map[string]int64, err error) {
 	kept, ids = map[string]*store.Kept{}, map[string]int64{}
 	shards := make([]int16, len(keys))
@@ -130,7 +130,7 @@ func keptOf(ctx context.Context, tx pgx.Tx, keys []string, condition string) (ke
 		shards[i] = store.Shard(key)
 	}
 	found, err := tx.Query(ctx, `SELECT k.key, k.id FROM build_keys k JOIN unnest($1::smallint[], $2::text[]) want (shard, key) ON want.key = k.key AND want.shard = k.shard
-`+condition+" ORDER BY k.key FOR UPDATE OF k", shards, keys)
+ORDER BY k.key FOR UPDATE OF k`, shards, keys)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,14 +145,14 @@ func keptOf(ctx context.Context, tx pgx.Tx, keys []string, condition string) (ke
 	for key := range ids {
 		keys, shards = append(keys, key), append(shards, store.Shard(key))
 	}
-	found, err = tx.Query(ctx, `SELECT b.key, b.received_at, b.agent, b.record, b.trace FROM build_keys k
+	found, err = tx.Query(ctx, `SELECT b.key, b.received_at, b.agent, b.flags, b.record, b.trace FROM build_keys k
 JOIN unnest($1::smallint[], $2::text[]) want (shard, key) ON want.key = k.key AND want.shard = k.shard
 JOIN builds b ON b.id = k.id AND b.shard = k.shard AND b.at = k.at `+condition, shards, keys)
 	if err != nil {
 		return nil, nil, err
 	}
 	var k store.Kept
-	_, err = pgx.ForEachRow(found, []any{&key, &k.ReceivedAt, &k.Agent, &k.Record, &k.Trace}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&key, &k.ReceivedAt, &k.Agent, &k.Flags, &k.Record, &k.Trace}, func() error {
 		one := k
 		one.Record, one.Trace = slices.Clone(k.Record), slices.Clone(k.Trace)
 		kept[key] = &one

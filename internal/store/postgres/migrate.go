@@ -18,7 +18,7 @@ var migrationFiles embed.FS
 
 // migrations are the statements of each version of the schema.
 func migrations() ([][]string, error) {
-	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql", "migrations/0002_beside.sql", "migrations/0003_machines.sql", "migrations/0004_machines_day.sql")
+	return store.Migrations(migrationFiles.ReadFile, "migrations/0001_builds.sql", "migrations/0002_beside.sql", "migrations/0003_machines.sql", "migrations/0004_machines_day.sql", "migrations/0005_parts.sql")
 }
 
 // migrationLock is the advisory lock of those who change the schema: "cimeter".

@@ -36,14 +36,14 @@ func beside(ctx context.Context, tx pgx.Tx, r *store.Row, unjoined *int64) (*sto
 	if !ok {
 		return nil, nil
 	}
-	found, err := tx.Query(ctx, `SELECT key, id, received_at, agent, record, trace FROM builds WHERE pipeline = $1 AND at BETWEEN $2 AND $3 AND runner = $4 LIMIT $5`,
+	found, err := tx.Query(ctx, `SELECT key, id, received_at, agent, flags, record, trace FROM builds WHERE pipeline = $1 AND at BETWEEN $2 AND $3 AND runner = $4 LIMIT $5`,
 		s.Pipeline, s.From, s.To, s.Runner, store.MaxAround)
 	if err != nil {
 		return nil, err
 	}
 	var around []store.Beside
 	var b store.Beside
-	_, err = pgx.ForEachRow(found, []any{&b.Key, &b.ID, &b.ReceivedAt, &b.Agent, &b.Record, &b.Trace}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&b.Key, &b.ID, &b.ReceivedAt, &b.Agent, &b.Flags, &b.Record, &b.Trace}, func() error {
 		one := b
 		one.Record, one.Trace = slices.Clone(b.Record), slices.Clone(b.Trace)
 		around = append(around, one)

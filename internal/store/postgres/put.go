@@ -11,9 +11,9 @@ import (
 	"github.com/cimeter/cimeter/internal/store"
 )
 
-// Put keeps a batch, all of it or nothing, durably. A key that is there already of
-// the same machine is counted and changes nothing; of another one, see
-// [store.OnOther]. After an error the batch may have been kept; putting it again is
+// Put keeps a batch, all of it or nothing, durably. What was told before is
+// counted and changes nothing; a further part of a build is kept beside what is there of
+// it: see [store.Further]. After an error the batch may have been kept; putting it again is
 // safe.
 func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, error) {
 	all, err := store.NewRows(batch)
@@ -38,7 +38,7 @@ func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, er
 }
 
 var buildColumns = []string{"shard", "id", "key", "at", "received_at", "agent", "ci", "server", "project", "number", "name", "ref", "event", "pipeline", "machine",
-	"runner", "runner_name", "result", "verdicts", "stages", "metered", "tags", "wall_us", "cpu_us", "queue_us", "throttled_us", "mem_peak", "mem_limit", "io_bytes", "net_bytes", "oom", "record", "trace"}
+	"runner", "runner_name", "result", "verdicts", "stages", "metered", "tags", "wall_us", "cpu_us", "queue_us", "throttled_us", "mem_peak", "mem_limit", "io_bytes", "net_bytes", "flags", "record", "trace"}
 
 // upsertRollups takes one array for each column.
 const upsertRollups = `INSERT INTO rollups AS r SELECT * FROM unnest($1::smallint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
@@ -75,13 +75,14 @@ func (s *Store) put(ctx context.Context, tx pgx.Tx, p *putting) ([]store.Name, e
 		return nil, err
 	}
 	replaced = append(replaced, joined...)
-	others, err := p.onOthers(ctx, tx, rows)
+	others, err := p.further(ctx, tx, rows)
 	if err != nil {
 		return nil, err
 	}
 	if rows = append(rows, others...); len(rows) == 0 {
 		return nil, nil
 	}
+	p.written = rows
 	if err := copyRows(ctx, tx, rows, p.fresh); err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func copyRows(ctx context.Context, tx pgx.Tx, rows []*store.Row, ids map[string]
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"builds"}, buildColumns, pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) {
 		r := rows[i]
 		return []any{store.Shard(r.Key), ids[r.Key], r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
-			r.Runner, r.RunnerName, r.Result, r.Verdicts, r.StageSet, int16(r.Metered), r.Tags, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM, r.Record, r.Trace}, nil
+			r.Runner, r.RunnerName, r.Result, r.Verdicts, r.StageSet, int16(r.Metered), r.Tags, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.Flags(), r.Record, r.Trace}, nil
 	}))
 	return err
 }

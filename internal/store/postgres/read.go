@@ -53,11 +53,11 @@ const sizeOfAll = `SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigin
 (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'builds'::regclass UNION SELECT unnest(ARRAY['build_keys', 'rollups', 'stage_totals', 'names', 'notes', 'meta']::regclass[]))`
 
 // countOfAll is how many builds there are: by the totals of the days, and one by
-// one only in what retention took a part of. A million keys take a second to count.
+// one only in what retention took a part of. A million take a second to count.
 const countOfAll = `(WITH first AS (SELECT greatest(
   (SELECT (value + 86399999999) / 86400000000 * 86400000000 FROM meta WHERE name = 'kept_from'),
   coalesce((SELECT min(at) FROM rollups WHERE dim = 7), 9223372036854775807)) AS at)
-SELECT (SELECT coalesce(sum(r.builds), 0)::bigint FROM rollups r WHERE r.dim = 7 AND r.at >= first.at) + (SELECT count(*) FROM build_keys k WHERE k.at < first.at) FROM first)`
+SELECT (SELECT coalesce(sum(r.builds), 0)::bigint FROM rollups r WHERE r.dim = 7 AND r.at >= first.at) + (SELECT count(*) FROM builds b WHERE b.at < first.at AND b.flags & 2 = 0) FROM first)`
 
 // Stats tells about the store.
 func (s *Store) Stats(ctx context.Context) (store.Stats, error) {

@@ -89,8 +89,8 @@ func (s *Store) putJobs(ctx context.Context, byKey map[string][]cimeter.Job, key
 // kept returns what is kept of a key; nil: nothing is that meets the condition.
 func (in *inserter) kept(key, condition string) (id int64, k *store.Kept, err error) {
 	k = &store.Kept{}
-	err = in.tx.QueryRowContext(in.ctx, "SELECT id, received_at, agent, record, trace FROM builds JOIN bodies USING (id) WHERE key = ?"+condition, key).
-		Scan(&id, &k.ReceivedAt, &k.Agent, &k.Record, &k.Trace)
+	err = in.tx.QueryRowContext(in.ctx, "SELECT id, received_at, agent, flags, record, trace FROM builds JOIN bodies USING (id) WHERE key = ?"+condition, key).
+		Scan(&id, &k.ReceivedAt, &k.Agent, &k.Flags, &k.Record, &k.Trace)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil, nil
 	}
@@ -120,7 +120,7 @@ func (in *inserter) beside(r *store.Row) (*store.Beside, error) {
 	if !ok {
 		return nil, nil
 	}
-	rows, err := in.tx.QueryContext(in.ctx, `SELECT key, id, received_at, agent, record, trace FROM builds JOIN bodies USING (id)
+	rows, err := in.tx.QueryContext(in.ctx, `SELECT key, id, received_at, agent, flags, record, trace FROM builds JOIN bodies USING (id)
 WHERE pipeline = ? AND at BETWEEN ? AND ? AND runner = ? LIMIT ?`, s.Pipeline, s.From, s.To, s.Runner, store.MaxAround)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ WHERE pipeline = ? AND at BETWEEN ? AND ? AND runner = ? LIMIT ?`, s.Pipeline, s
 	var around []store.Beside
 	for rows.Next() {
 		var b store.Beside
-		if err := rows.Scan(&b.Key, &b.ID, &b.ReceivedAt, &b.Agent, &b.Record, &b.Trace); err != nil {
+		if err := rows.Scan(&b.Key, &b.ID, &b.ReceivedAt, &b.Agent, &b.Flags, &b.Record, &b.Trace); err != nil {
 			return nil, err
 		}
 		around = append(around, b)

@@ -24,9 +24,9 @@ type waiting struct {
 	done   chan struct{} // closed: result and err are set
 }
 
-// Put keeps a batch, all of it or nothing, durably. A key that is there already of
-// the same machine is counted and changes nothing; of another one, see
-// [store.OnOther]. Batches that come while one is written are written together: one
+// Put keeps a batch, all of it or nothing, durably. What was told before is
+// counted and changes nothing; a further part of a build is kept beside what is there of
+// it: see [store.Further]. Batches that come while one is written are written together: one
 // wait for the disk serves all. After an error the batch may have been kept; putting it
 // again is safe.
 func (s *Store) Put(ctx context.Context, batch []store.Put) (store.PutResult, error) {
@@ -101,7 +101,7 @@ func (s *Store) commit(ctx context.Context) {
 }
 
 const insertBuild = `INSERT INTO builds (key, at, received_at, agent, ci, server, project, number, name, ref, event, pipeline, machine,
-runner, runner_name, result, verdicts, stages, metered, tags, wall_us, cpu_us, queue_us, throttled_us, mem_peak, mem_limit, io_bytes, net_bytes, oom)
+runner, runner_name, result, verdicts, stages, metered, tags, wall_us, cpu_us, queue_us, throttled_us, mem_peak, mem_limit, io_bytes, net_bytes, flags)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING`
 
 const insertBody = "INSERT INTO bodies (id, record, trace) VALUES (?, ?, ?)"
@@ -192,6 +192,9 @@ func (s *Store) put(ctx context.Context, group []*waiting) error {
 				}
 				results[i].Stored++
 				results[i].Fresh[j] = true
+				if r.Part&store.AgainOfBuild != 0 {
+					results[i].MarkPart(j, len(w.rows))
+				}
 				stored = append(stored, r)
 			}
 		}
@@ -258,7 +261,7 @@ func (in *inserter) stages(totals []store.StageTotals) error {
 // build writes one build; false: its key is there.
 func (in *inserter) build(r *store.Row) (bool, error) {
 	res, err := in.exec(insertBuild, r.Key, r.At, r.ReceivedAt, r.Agent, r.CI, r.Server, r.Project, r.Number, r.Name, r.Ref, r.Event, r.Pipeline, r.Machine,
-		r.Runner, r.RunnerName, r.Result, r.Verdicts, r.StageSet, r.Metered, r.Tags, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.OOM)
+		r.Runner, r.RunnerName, r.Result, r.Verdicts, r.StageSet, r.Metered, r.Tags, r.WallUS, r.CPUUS, r.QueueUS, r.ThrottledUS, r.MemPeak, r.MemLimit, r.IOBytes, r.NetBytes, r.Flags())
 	if err != nil {
 		return false, err
 	}
@@ -286,7 +289,7 @@ func (in *inserter) sums(rows, replaced []*store.Row) ([]store.Name, error) {
 	if err := in.stages(store.NewStageTotals(rows, replaced...)); err != nil {
 		return nil, err
 	}
-	if _, err := in.exec("INSERT INTO meta VALUES ('builds', ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value", len(rows)-len(replaced)); err != nil {
+	if _, err := in.exec("INSERT INTO meta VALUES ('builds', ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value", store.Counted(rows)-store.Counted(replaced)); err != nil {
 		return nil, err
 	}
 	names := in.s.named.Missing(store.NewNames(rows))

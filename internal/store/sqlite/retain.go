@@ -61,6 +61,10 @@ func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retain
 		if err := tx.QueryRowContext(ctx, "SELECT max(at) + 1 FROM (SELECT at FROM builds WHERE at < ? ORDER BY at LIMIT ?)", limit, deleteBuilds).Scan(&cut); err != nil || !cut.Valid {
 			return err
 		}
+		var counted int64
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM builds INDEXED BY builds_at WHERE at < ? AND flags & ? = 0", cut.Int64, store.FlagAgain).Scan(&counted); err != nil {
+			return err
+		}
 		s.step()
 		res, err := tx.ExecContext(ctx, "DELETE FROM builds WHERE at < ?", cut.Int64)
 		if err != nil {
@@ -69,7 +73,7 @@ func (s *Store) retain(ctx context.Context, r store.Retention, out *store.Retain
 		if deleted, err = res.RowsAffected(); err != nil {
 			return err
 		}
-		if err := s.exec(ctx, tx, "UPDATE meta SET value = value - ? WHERE name = 'builds'", deleted); err != nil {
+		if err := s.exec(ctx, tx, "UPDATE meta SET value = value - ? WHERE name = 'builds'", counted); err != nil {
 			return err
 		}
 		if err := s.exec(ctx, tx, "DELETE FROM sections WHERE at < ?", cut.Int64); err != nil {
