@@ -106,7 +106,6 @@ func (p *process) stop() error {
 type measured struct {
 	cores    float64   // of CPU, on average
 	resident []float64 // MiB, one a second
-	dropped  float64   // connections, to stay within the bound
 }
 
 // ticks is the clock of /proc/PID/stat.

@@ -150,8 +150,8 @@ func TestTop_Terminal(t *testing.T) {
 	}
 	p.resize(150, 10)
 	p.see("DISK MIB/S"[1:]) // the first letter is underlined
+	p.see("\x1b[J")
 	frame := p.see("\x1b[J")
-	frame = p.see("\x1b[J")
 	if n := strings.Count(frame, "\r\n"); n != 9 {
 		t.Errorf("%d lines: want those of the new size, 10", n+1)
 	}

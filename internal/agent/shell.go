@@ -124,7 +124,7 @@ func (s *shells) run(ctx context.Context) {
 		}
 		s.wait(min(next.Sub(now), 30*time.Second))
 		if !s.ours && s.conn != nil {
-			s.letGather(next.Sub(time.Now()))
+			s.letGather(time.Until(next))
 		}
 	}
 	s.tick(time.Now()) // what the meter reads last

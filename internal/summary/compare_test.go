@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
@@ -139,4 +140,25 @@ func FuzzCompare(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A median has waited as long as its builds did in the middle.
+func TestMedian_queue(t *testing.T) {
+	var rs []*cimeter.Record
+	for _, waited := range []time.Duration{time.Second, 3 * time.Second, 90 * time.Second} {
+		r := example()
+		r.QueuedAt = r.StartedAt.Add(-waited)
+		rs = append(rs, r)
+	}
+	unknown := example()
+	unknown.QueuedAt = time.Time{}
+	b := example()
+	b.QueuedAt = b.StartedAt.Add(-23 * time.Second)
+	got := summary.Sentence(summary.Side{Record: summary.Median(append(rs, unknown)), Median: 4}, summary.Side{Record: b})
+	if !strings.HasSuffix(got, "; 20.0 s more queue.") {
+		t.Errorf("%s want 20.0 s more queue", got)
+	}
+	if got := summary.Sentence(summary.Side{Record: summary.Median([]*cimeter.Record{unknown}), Median: 1}, summary.Side{Record: b}); strings.Contains(got, "queue") {
+		t.Errorf("%s want no word of a queue that is not known", got)
+	}
 }

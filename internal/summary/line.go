@@ -76,6 +76,9 @@ func usedCPU(r *cimeter.Record) string {
 
 func usedMemory(r *cimeter.Record) string {
 	p := peak(&r.Usage)
+	if a := r.Usage.MemoryAnonBytes; !p.Known && a != nil {
+		return "memory " + size(a.Max) + " anon" // of processes without a cgroup of their own
+	}
 	if !p.Known {
 		return "memory " + dash
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/cimeter/cimeter"
 )
@@ -74,6 +75,10 @@ func Median(rs []*cimeter.Record) *cimeter.Record {
 			}
 			by[k] = append(by[k], &s.Usage)
 		}
+	}
+	if len(queues) > 0 { // the times say nothing but their distance
+		m.StartedAt = rs[0].StartedAt
+		m.QueuedAt = m.StartedAt.Add(-time.Duration(median(queues) * float64(time.Second)))
 	}
 	m.Usage = medianUsage(totals)
 	for i, k := range order {

@@ -193,8 +193,8 @@ func inUnit(v opt, u float64, width, decimals int) string {
 	switch {
 	case v.Value == 0:
 		decimals = 0 // a plain 0 tells nothing from little
-	case u > mib:
-		decimals = 1
+	case u > mib, v.Value < u:
+		decimals = max(1, decimals) // nor is what was little nothing
 	}
 	v.Value /= u
 	return column(v, width, decimals)
@@ -244,6 +244,8 @@ func (t *text) bars() {
 	limit, limited = memoryLimit(r)
 	machine := known(t.o.Machine.MemoryBytes).Value
 	switch {
+	case !p.Known && r.Usage.MemoryAnonBytes != nil:
+		t.line("  memory  %s anonymous, the largest sample", size(r.Usage.MemoryAnonBytes.Max))
 	case !p.Known:
 		t.line("  memory  %s", dash)
 	case limited && limit > 0:

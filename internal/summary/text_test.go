@@ -172,6 +172,31 @@ func TestText_Command(t *testing.T) {
 	}
 }
 
+// Without a cgroup of its own a command's processes tell what no file backs.
+func TestText_CommandWithoutCgroup(t *testing.T) {
+	r := command()
+	r.Usage.MemoryAnonBytes, r.Usage.MemoryBytes = &cimeter.Stat{Avg: 20 * mib, Max: 22.5 * mib}, nil
+	got := text(t, r, summary.TextOptions{})
+	for _, want := range []string{"(0.61 cores), memory 22.5 MiB anon, disk ", "\n  memory  22.5 MiB anonymous, the largest sample\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant %q", got, want)
+		}
+	}
+}
+
+// What is less than half a unit is not shown as nothing.
+func TestText_LittleMemory(t *testing.T) {
+	r := example()
+	r.Stages[0].Usage.MemoryBytes = &cimeter.MemoryStat{Peak: cimeter.Some[uint64](300 << 10)}
+	r.Stages[1].Usage.MemoryBytes = &cimeter.MemoryStat{Peak: cimeter.Some[uint64](0)}
+	got := text(t, r, summary.TextOptions{})
+	for _, want := range []string{"0.10      0.3      0.4", "0.21        0    142.0"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant %q", got, want)
+		}
+	}
+}
+
 func TestLines(t *testing.T) {
 	for name, r := range map[string]*cimeter.Record{"receipt": example(), "oom": killed(), "absent": absent(), "nothing": nothing()} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,8 @@ func job(cache, download, artifacts, after, release, clean, always bool, failAt 
 		all = append(all, ran{stage, exit})
 		return exit == 0
 	}
-	ok := run(StagePrepareScript)
+	run(StagePrepareScript)
+	var ok bool
 	for attempt := 1; ; attempt++ {
 		if attempt > 1 {
 			run(StageClearWorktree)

@@ -22,8 +22,6 @@ import (
 	"github.com/cimeter/cimeter/internal/tally"
 )
 
-const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
-
 // messages decodes a page with the parser that Prometheus' own programs use.
 func messages(t *testing.T, page []byte) map[string]*dto.MetricFamily {
 	t.Helper()
