@@ -21,7 +21,7 @@ var files embed.FS
 var bundles = map[string][]string{
 	"style.css": {"static/style.css", "static/chart.css"},
 	"chart.css": {"static/vendor/uPlot.min.css", "static/style.css", "static/chart.css"},
-	"page.js":   {"static/page.js", "static/live.js", "static/table.js", "static/lines.js", "static/suggest.js"},
+	"page.js":   {"static/page.js", "static/live.js", "static/table.js", "static/lines.js", "static/occupancy.js", "static/suggest.js"},
 	"chart.js":  {"static/page.js", "static/live.js", "static/table.js", "static/chart.js", "static/build.js"},
 	"uplot.js":  {"static/vendor/uPlot.iife.min.js", "static/expose.js"},
 	"plots.js":  {"static/chart.js", "static/plots.js"}, // beside page.js

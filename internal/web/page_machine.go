@@ -17,7 +17,7 @@ import (
 // How many rows the tables of a place have: a page is to stay small.
 const (
 	whoRows = 10
-	runsNow = 8
+	runsNow = 6
 )
 
 // placeView is the page of a machine or a runner.
@@ -46,54 +46,6 @@ type placeView struct {
 	Machines groupTable
 	All      string
 	Empty    bool
-}
-
-// barChart is CPU time over a range, a bar for each bucket.
-type barChart struct {
-	Path  string
-	Ticks []tick
-	X     []tick
-	Unit  string
-	Title string
-	Rows  [][2]string // the same as a table
-}
-
-// barsOf draws the average number of busy cores in each bucket.
-func barsOf(bs []Bucket, from, to time.Time, bucket time.Duration) *barChart {
-	if len(bs) == 0 || !to.After(from) {
-		return nil
-	}
-	top := 0.0
-	for _, b := range bs {
-		top = max(top, b.CPUSeconds/bucket.Seconds())
-	}
-	if top == 0 {
-		return nil
-	}
-	c := &barChart{Unit: "cores", Title: "CPU of builds, average of each " + map[bool]string{true: "hour", false: "day"}[bucket <= time.Hour], X: dateTicks(from, to)}
-	hi := top * 1.08
-	var path strings.Builder
-	length := float64(to.Sub(from))
-	for _, b := range bs {
-		x0, x1 := clamp(float64(b.Start.Sub(from))/length), clamp(float64(b.Start.Add(bucket).Sub(from))/length)
-		y := plotHeight * (1 - b.CPUSeconds/bucket.Seconds()/hi)
-		gap := 0.08 * (x1 - x0)
-		fmt.Fprintf(&path, "M%s %dV%sH%sV%dz", coord(plotWidth*(x0+gap)), plotHeight, coord(y), coord(plotWidth*(x1-gap)), plotHeight)
-		c.Rows = append(c.Rows, [2]string{b.Start.UTC().Format("Jan 2 15:04"), sig3(b.CPUSeconds / bucket.Seconds())})
-	}
-	c.Path = path.String()
-	for _, t := range ticks(0, hi, 4) {
-		c.Ticks = append(c.Ticks, tick{pct(1 - t/hi), short(t)})
-	}
-	return c
-}
-
-// bucketOf is the grain of a range: hours up to nine days, else days.
-func bucketOf(from, to time.Time) time.Duration {
-	if to.Sub(from) <= 48*time.Hour {
-		return time.Hour
-	}
-	return 24 * time.Hour
 }
 
 func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
@@ -309,7 +261,7 @@ func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter
 	default:
 		v.Over = countsOf(got.Buckets, from, to, bq.Bucket, list)
 	}
-	v.Bars = barsOf(got.Buckets, from, to, bq.Bucket)
+	v.Bars = barsOf(got.Buckets, from, to, bq.Bucket, list)
 	return got, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/queue"
@@ -37,7 +38,7 @@ func crowded(n int) *webtest.Memory {
 // A machine full of builds is a page within the budget; with more builds than there are
 // blocks for, they are counted.
 func TestMachine_crowded(t *testing.T) {
-	h := pages(t, crowded(250))
+	h := pages(t, crowded(500))
 	for _, path := range []string{"/machine?name=ci-7", "/runner?key=s_ci-7"} {
 		size, body, _ := zipped(t, h, path)
 		n := len(element.FindAllString(body, -1))
@@ -46,19 +47,19 @@ func TestMachine_crowded(t *testing.T) {
 			t.Errorf("%s: %d bytes, %d elements: want at most 25 KiB, 1,500", path, size, n)
 		}
 		blocks := 0
-		for _, lane := range strings.Split(body, `data-blocks="`)[1:] {
+		for _, lane := range strings.Split(body, `data-builds="`)[1:] {
 			text, _, _ := strings.Cut(lane, `"`)
 			blocks += strings.Count(text, "\n") + 1
 		}
-		if blocks != 250 {
-			t.Errorf("%s: %d blocks: want 250", path, blocks)
+		if blocks != 500 {
+			t.Errorf("%s: %d blocks: want 500", path, blocks)
 		}
 	}
 	_, body := get(t, h, "/machine?name=ci-7")
-	wants(t, body, `of the CPU time of all builds in this time`, `<td class="share">3 %`, "The 10 jobs that used the most CPU time.", "and 32 more that use less CPU")
-	_, body = get(t, pages(t, crowded(400)), "/machine?name=ci-7")
-	wants(t, body, "Builds that ended each hour, 18 builds at most", `href="/builds?from=2026-11-30T12%3A00&amp;machine=ci-7&amp;to=2026-11-30T13%3A00" tabindex="-1" aria-label="17 builds ended from Nov 30 12:00 to 13:00 UTC"`)
-	lacks(t, body, "data-blocks")
+	wants(t, body, `of the CPU time of all builds in this time`, `<td class="share">3 %`, "The 10 jobs that used the most CPU time.", "and 34 more that use less CPU")
+	_, body = get(t, pages(t, crowded(501)), "/machine?name=ci-7")
+	wants(t, body, "Builds that ended each hour, 22 builds at most", `href="/builds?from=2026-11-30T12%3A00&amp;machine=ci-7&amp;to=2026-11-30T13%3A00" aria-label="22 builds ended from Nov 30 12:00 to 13:00 UTC"`)
+	lacks(t, body, "data-builds", `tabindex="-1" aria`) // without script, the tab key leads to each
 }
 
 // asked waits until the page asks for an address that holds part.
@@ -76,24 +77,47 @@ func asked(t *testing.T, tab *webtest.Tab, part string) *url.URL {
 	return nil
 }
 
-// The block under the pointer is a link to its build, and a drag chooses a time.
+// The block under the pointer is a link to its build, and a drag chooses a time. By
+// keyboard all blocks are one stop, and the arrows lead to each.
 func TestMachine_blocks(t *testing.T) {
-	s := httptest.NewServer(pages(t, crowded(250)))
+	s := httptest.NewServer(pages(t, crowded(500)))
 	t.Cleanup(s.Close)
 	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
 	t.Cleanup(func() { tab.Go("about:blank") }) // a page that is live holds the server up
 	open := func() place {
 		tab.Go(s.URL + "/machine?name=ci-7")
-		return webtest.Eval[place](tab, `(() => { const e = document.querySelector("[data-blocks]"), r = (e.scrollIntoView({block: "center"}), e.getBoundingClientRect()), [a, b] = e.dataset.blocks.split("\n")[3].split("\t").map(Number); return {X: r.x + r.width*(a + b)/2000, Y: r.y + r.height/2, Left: r.x, Width: r.width}; })()`)
+		return webtest.Eval[place](tab, `(() => { const e = document.querySelector(".occupancy .lane"), r = (e.scrollIntoView({block: "center"}), e.getBoundingClientRect()), [x, w] = e.querySelector("path").getAttribute("d").split("M")[3].split(" 13h").map(Number); return {X: r.x + r.width*(x + w/2)/2000, Y: r.y + r.height/2, Left: r.x, Width: r.width}; })()`)
 	}
+	told := func() string { return webtest.Eval[string](tab, `document.querySelector("[data-pointed]").textContent`) }
 	p := open()
 	tab.Shot(t, "machine-crowded")
 	checkNodes(t, tab)
+	if footer := webtest.Eval[string](tab, `document.querySelector("footer [data-timing]").textContent`); !strings.HasPrefix(footer, "server: read ") {
+		t.Errorf("the footer says %q of the server's time", footer)
+	}
 	tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, p.X-1, p.Y, false), mouse(input.DispatchMouseEventTypeMouseMoved, p.X, p.Y, false))
-	if told := webtest.Eval[string](tab, `document.querySelector("[data-pointed]").textContent`); !strings.Contains(told, "group/app / job-") {
+	if told := told(); !strings.Contains(told, "group/app / job-") || !strings.Contains(told, ", success, ") {
 		t.Errorf("the block says %q", told)
 	}
-	tab.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, p.X, p.Y, chromedp.ButtonLeft, chromedp.ClickCount(1)), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, p.X, p.Y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
+	// Every block is reached once, in the order of time, from one end to the other.
+	seen := webtest.Eval[[]string](tab, `(() => { const box = document.querySelector("[data-lanes-of]"), said = document.querySelector("[data-pointed]"), seen = [], press = key => box.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+		box.focus(); press("Home"); for (let i = 0; i < 500; i++) { seen.push(said.textContent); press("ArrowRight"); } return seen; })()`)
+	unlike := map[string]bool{}
+	for _, s := range seen {
+		unlike[s] = true
+	}
+	if len(unlike) != 500 || seen[0] != "group/app / job-19 #6499, success, 2 m 07 s" || seen[499] != "group/app / job-0 #6000, success, 2 m 07 s" {
+		t.Errorf("the arrows lead to %d of 500 blocks, from %q to %q", len(unlike), seen[0], seen[499])
+	}
+	if stops := webtest.Eval[int](tab, `[...document.querySelectorAll("[data-over] :is(.occupancy,.bars,[data-bars]), [data-over] :is(.occupancy,.bars) a")].filter(e => e.tabIndex >= 0 && (e.tagName !== "svg")).length`); stops != 2 {
+		t.Errorf("%d stops of the tab key: want the lanes and the bars", stops)
+	}
+	tab.Do(chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Enter))
+	asked(t, tab, "/builds/gitlab/gitlab.example.com/6498")
+
+	p = open()
+	tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, p.X-1, p.Y, false), mouse(input.DispatchMouseEventTypeMouseMoved, p.X, p.Y, false),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, p.X, p.Y, chromedp.ButtonLeft, chromedp.ClickCount(1)), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, p.X, p.Y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
 	asked(t, tab, "/builds/gitlab/gitlab.example.com/6")
 
 	p = open()
@@ -136,7 +160,7 @@ func TestRunner_busy(t *testing.T) {
 	wants(t, body, "How many slots it has is not told: 2 is the most", "Busy share of 2 slots", "Of its 2 machines together")
 	wants(t, body, `<td>03:32</td><td class="n">100</td>`)
 	// Of too many builds the totals tell it.
-	crowd := crowded(400)
+	crowd := crowded(501)
 	_, body = get(t, pages(t, crowd), "/runner?key=s_ci-7")
 	wants(t, body, "Busy share of ", "Builds that ended each hour")
 	lacks(t, body, "Wait of those", "NaN")

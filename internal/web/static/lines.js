@@ -35,6 +35,7 @@
 			axis(f, ...span);
 			fill(f.closest("[data-lines]"), ...span);
 		}
+		for (const p of all("[data-brush]")) axis(p.closest("figure"), ...p.dataset.brush.split(" ").map(Number));
 	};
 	draw();
 	themed.addEventListener("fresh", draw);
@@ -42,17 +43,15 @@
 	// chooses makes a drag over a drawing, from one time to another, the time of the page.
 	const chooses = (on, box, from, to) => {
 		let start = null, moved = false;
-		const marked = document.createElementNS(SVG, "rect");
-		marked.setAttribute("class", "marked");
-		marked.setAttribute("height", "100%");
+		const marked = document.createElement("div");
+		marked.className = "dragged";
 		on.addEventListener("dragstart", e => e.preventDefault());
 		on.addEventListener("pointerdown", e => { if (e.button === 0 && e.pointerType === "mouse") { start = e.clientX; moved = false; } });
 		on.addEventListener("pointermove", e => {
 			if (start === null || Math.abs(e.clientX - start) <= 6) return;
 			moved = true;
-			marked.setAttribute("x", Math.max(0, Math.min(e.clientX, start) - box.getBoundingClientRect().left));
-			marked.setAttribute("width", Math.abs(e.clientX - start));
-			box.prepend(marked);
+			Object.assign(marked.style, { left: Math.max(box.getBoundingClientRect().left, Math.min(e.clientX, start)) - on.getBoundingClientRect().left + "px", width: Math.abs(e.clientX - start) + "px" });
+			on.append(marked);
 		});
 		addEventListener("pointerup", e => {
 			if (start !== null && moved) {
@@ -68,29 +67,8 @@
 		on.addEventListener("click", e => { if (moved) e.preventDefault(); }, true);
 	};
 
-	// Builds over time: the link of the piece of time under the pointer leads to the build
-	// there, if there is one; a drag chooses a time.
-	for (const lanes of all("[data-occupancy]")) {
-		const [from, to] = lanes.dataset.occupancy.split(" ").map(Number), told = document.querySelector("[data-pointed]"), still = told.textContent, pieces = lanes.querySelector(".pieces");
-		const rows = all("[data-blocks]", lanes).map(svg => [svg, svg.dataset.blocks.split("\n").map(l => l.split("\t"))]);
-		const share = e => { const r = pieces.getBoundingClientRect(); return Math.max(0, Math.min(1, (e.clientX - r.left) / r.width)); };
-		const blockAt = e => {
-			const row = rows.find(([svg]) => { const r = svg.getBoundingClientRect(); return e.clientY >= r.top && e.clientY <= r.bottom; });
-			const near = 2000 / pieces.clientWidth, x = 1000 * share(e);
-			return row && row[1].find(([a, b]) => x >= a - near && x <= +b + near);
-		};
-		chooses(lanes, pieces, from, to);
-		lanes.addEventListener("pointermove", e => {
-			const a = e.target.closest("a");
-			if (!a) return;
-			a.dataset.list ??= a.getAttribute("href");
-			const b = blockAt(e);
-			a.setAttribute("href", b ? b[2] : a.dataset.list);
-			told.textContent = b ? b[3] : still;
-		});
-		lanes.addEventListener("pointerleave", () => { told.textContent = still; });
-	}
 	for (const plot of all("[data-brush]")) chooses(plot, plot.querySelector(".area"), ...plot.dataset.brush.split(" ").map(Number));
+	cimeter.lines.chooses = chooses;
 
 	const { plots } = document.body.dataset;
 	if (!plots) return;
