@@ -132,7 +132,7 @@ func (e *env) logger(c config.Log) (_ *slog.Logger, limit *loglimit.Handler) {
 	lines := promslog.New(&promslog.Config{Level: level, Format: format, Writer: e.stderr})
 	// One of each kind for each server, output and so on: the failure of one must
 	// not hide that of another.
-	limit = loglimit.New(lines.Handler(), logWindow, "server", "output", "name", "engine", "ci", "registry", "service", "route")
+	limit = loglimit.New(lines.Handler(), logWindow, "server", "output", "name", "engine", "ci", "registry", "service", "route", "address")
 	return slog.New(limit), limit
 }
 

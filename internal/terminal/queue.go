@@ -349,6 +349,8 @@ func serverLine(s *queue.Server) string {
 		line += "; another server of this fleet asks it"
 	case s.Stale && !s.AgeSeconds.Known:
 		line += "; never heard of"
+	case !s.AgeSeconds.Known && !s.Waiting.Known && s.Failure == "":
+		line += "; nothing heard of it yet"
 	case s.Stale:
 		line += "; away " + elapsed(s.AgeSeconds.Value) + ", showing the last state"
 	}

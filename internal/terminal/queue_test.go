@@ -88,6 +88,10 @@ func TestQueue_frame(t *testing.T) {
 	if got := lines(q.Frame(100, 24, now.Add(time.Minute)))[0]; got != "cimeter queue  http://x  away 1 m 00 s, showing the last state: connection refused" {
 		t.Errorf("%q", got)
 	}
+	q.Show(queue.State{Servers: []queue.Server{{Name: "github.com"}}}, now)
+	if got := lines(q.Frame(100, 24, now))[1]; got != "github.com  - waiting, - blocked, - running; nothing heard of it yet" {
+		t.Errorf("%q", got)
+	}
 	empty := queue.State{Servers: []queue.Server{{Name: "x", LongestDay: queue.Longest{Key: "k", Name: "test", Seconds: 41, At: now}}}}
 	q.Show(empty, now)
 	if got := strings.Join(lines(q.Frame(100, 24, now)), "\n"); !strings.Contains(got, "Nothing waits. Longest wait in 24 h: 41 s (test, 12:00).") {
