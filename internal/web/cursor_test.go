@@ -2,8 +2,10 @@ package web_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/web"
 	"github.com/cimeter/cimeter/internal/webtest"
 )
@@ -222,5 +225,53 @@ func TestTrends_drag(t *testing.T) {
 		if q[2] != "" {
 			t.Errorf("%s: keeps the range %q", path, q[2])
 		}
+	}
+}
+
+// The page of a build that runs follows it, in figures and in charts, until it is paused;
+// the cursor is over the lanes that came in place of the first ones, too.
+func TestBuild_live(t *testing.T) {
+	var shown atomic.Pointer[web.Pages]
+	show := func(cpu float64, stages int) {
+		r := webtest.Running()
+		r.Usage.CPUSeconds.Total = cimeter.Some(cpu)
+		r.Stages = r.Stages[:stages]
+		m := &webtest.Memory{Records: []*cimeter.Record{r}, Running: map[string]bool{r.Key: true}}
+		p, err := web.New(web.Options{Source: m, Tick: 20 * time.Millisecond, Now: func() time.Time { return webtest.Now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		shown.Store(p)
+	}
+	show(101, 3)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { shown.Load().ServeHTTP(w, r) }))
+	t.Cleanup(s.Close)
+	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
+	tab.Go(s.URL + key(webtest.Running()))
+	t.Cleanup(func() { tab.Go("about:blank") })
+	// says waits for the CPU time, the stages of the table, of the lanes and of the charts.
+	const state = `[document.querySelector("#figures .cpu .value").textContent, document.querySelectorAll("#stages tbody tr").length, document.querySelectorAll("#lanes a.stage").length, cimeter.build.shared.bands.length, document.querySelectorAll(".legend button").length].join(" ")`
+	says := func(want string) {
+		t.Helper()
+		if got := webtest.Eval[string](tab, `new Promise(done => { const look = n => `+state+` === "`+want+`" || n > 500 ? done(`+state+`) : setTimeout(look, 10, n + 1); look(0); })`); got != want {
+			t.Errorf("shows %q: want %q", got, want)
+		}
+	}
+	says("101 s 3 3 3 8")
+	show(202, 4)
+	says("202 s 4 4 4 8")
+	p := plotOf(tab, "cpu")
+	tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, p.X-3, p.Y, false), mouse(input.DispatchMouseEventTypeMouseMoved, p.X, p.Y, false))
+	if !webtest.Eval[bool](tab, `(() => { const l = document.querySelector("#lanes .cursor-line"); return !!l && !l.hidden; })()`) {
+		t.Error("no cursor over the lanes")
+	}
+	webtest.Eval[any](tab, `document.querySelector("[data-pause]").click()`)
+	show(303, 4)
+	if got := webtest.Eval[string](tab, `new Promise(done => setTimeout(() => done(document.querySelector("#figures .cpu .value").textContent + " " + document.querySelector("[data-live-state]").textContent), 300))`); got != "202 s paused" {
+		t.Errorf("paused, it says %q", got)
+	}
+	for _, problem := range tab.Problems() {
+		t.Error(problem)
 	}
 }

@@ -49,7 +49,7 @@
 
 	// draw makes the charts anew; data and theme are read again.
 	const draw = () => {
-		const cs = configs();
+		const cs = configs(), { left, top } = charts.length ? charts[0].u.cursor : { left: -1 };
 		for (const c of charts) c.u.destroy();
 		charts = [];
 		for (const figure of all("[data-chart]", place)) {
@@ -63,11 +63,12 @@
 			toggles(figure, figure.dataset.chart, () => charts.find(c => c.plot === plot).u);
 		}
 		place.dataset.drawn = "";
+		if (left >= 0) queueMicrotask(() => { for (const { u } of charts) u.setCursor({ left, top }); }); // a chart knows its scales by then
 	};
 
 	// moved shows the values under the cursor in the legends.
 	const moved = from => {
-		const i = from.cursor.idx, line = place.querySelector(".cursor-line");
+		const i = from.cursor.idx;
 		for (const ch of charts) {
 			if (ch.u !== from) continue;
 			ch.outputs.forEach((o, k) => {
@@ -76,9 +77,9 @@
 			});
 			if (ch !== charts[0]) continue;
 			const off = from.cursor.left < 0 || i === null || i === undefined;
-			line.hidden = off;
+			cursorLine.hidden = off;
 			if (!off) {
-				line.style.left = from.cursor.left + "px";
+				cursorLine.style.left = from.cursor.left + "px";
 				const s = stageAt(ch.c.xs[i]);
 				clockAt.textContent = clock(ch.c.xs[i]) + (s ? " · " + s.name : "");
 			} else clockAt.textContent = "";
@@ -113,7 +114,8 @@
 	const share = t => (t - shared.from) / (shared.to - shared.from);
 	const inside = v => Math.min(1, Math.max(0, v));
 	const lanes = () => {
-		const wide = place.querySelector("[data-lanes]").clientWidth - parseFloat(getComputedStyle(place.querySelector("[data-lanes]")).paddingLeft);
+		const drawn = place.querySelector("[data-lanes]"), wide = drawn.clientWidth - parseFloat(getComputedStyle(drawn).paddingLeft);
+		drawn.append(over); // what is live draws them anew
 		for (const a of all("[data-lanes] a", place)) {
 			const x = inside(share(+a.dataset.from)), end = inside(share(+a.dataset.to)), label = a.querySelector("svg");
 			for (const e of [a.querySelector("rect"), label]) {
@@ -151,7 +153,6 @@
 	const over = document.createElement("div");
 	over.className = "over";
 	over.append(cursorLine);
-	place.querySelector("[data-lanes]").append(over);
 
 	place.addEventListener("click", e => {
 		const z = e.target.closest("[data-zoom]");
@@ -227,11 +228,12 @@
 	keys.set(",", () => trace && neighbour(-1));
 
 	// A row of the stage table marks its band.
-	for (const row of all(".stages tr[data-from]")) {
-		const light = on => { shared.lit = on ? shared.bands.find(b => Math.abs(b.from - row.dataset.from) < 1e-3) || null : null; for (const { u } of charts) u.redraw(false, false); };
-		row.addEventListener("pointerenter", () => light(true));
-		row.addEventListener("pointerleave", () => light(false));
-	}
+	document.addEventListener("pointerover", e => {
+		const row = e.target.closest(".stages tr[data-from]"), lit = row && shared.bands.find(b => Math.abs(b.from - row.dataset.from) < 1e-3) || null;
+		if (lit === shared.lit) return;
+		shared.lit = lit;
+		for (const { u } of charts) u.redraw(false, false);
+	});
 
 	let frame = 0;
 	new ResizeObserver(() => {
