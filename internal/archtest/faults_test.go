@@ -47,4 +47,9 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: want a row", f)
 		}
 	}
+	for _, threat := range []string{"T2", "T3", "T4", "T5", "T8", "T12", "T14", "T15", "T30"} { // to the agent
+		if !rows[threat] {
+			t.Errorf("%s: want a row", threat)
+		}
+	}
 }

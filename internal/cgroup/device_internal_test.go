@@ -79,6 +79,9 @@ func TestDevices_Total(t *testing.T) {
 		}
 	}
 	f("nothing", "", transfer{})
+	// google/cadvisor#2881: beyond what 32 bits, or 24 of a float32, hold.
+	f("terabytes", "8:0 rbytes=598016 wbytes=227002702848000 rios=146 wios=124342581 dbytes=0 dios=0\n8:16 wbytes=896532480 wios=855\n",
+		transfer{598016, 227003599380480, 146, 124343436})
 	f("two disks", "8:0 rbytes=1 wbytes=2 rios=3 wios=4\n8:16 rbytes=10 wbytes=20 rios=30 wios=40\n", transfer{11, 22, 33, 44})
 	f("dm upon a disk", "8:0 rbytes=100 wbytes=9 rios=3 wios=1\n253:0 rbytes=100 wbytes=9 rios=3 wios=1\n", transfer{100, 9, 3, 1})
 	f("the disk has IO past dm", "253:0 wbytes=100 wios=1\n8:0 wbytes=150 wios=3\n", transfer{0, 150, 0, 3})
