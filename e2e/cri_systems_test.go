@@ -63,6 +63,16 @@ func (n *node) letGo(t *testing.T, what string) {
 	}
 }
 
+// made is when a file came to be.
+func (n *node) made(t *testing.T, name string) time.Time {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(n.truths, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ModTime()
+}
+
 // held is a container of a program of the system's that waits, and then runs
 // something of the build's.
 func (n *node) held(name, program string, arguments []string, steps ...string) testdocker.ContainerSpec {
@@ -80,7 +90,9 @@ func runPod(t *testing.T, n *node, p testdocker.PodSpec) *testdocker.Pod {
 	return pod
 }
 
-// burnt checks that a stage has used what its step burns.
+// burnt checks that a stage has used what its step burns. It may be more, as programs
+// take something to start; but all stages are the pods' CPU time (checkPods), so what one
+// has too much, another lacks.
 func burnt(t *testing.T, r *cimeter.Record, stage string, seconds float64, by cimeter.Boundary) *cimeter.Stage {
 	t.Helper()
 	s := stageOf(r, stage, 1)
@@ -88,7 +100,7 @@ func burnt(t *testing.T, r *cimeter.Record, stage string, seconds float64, by ci
 		t.Errorf("%s: no stage %s in %q", r.Key, stage, stageNames(r))
 		return &cimeter.Stage{}
 	}
-	if got := s.Usage.CPUSeconds.Total.Value; got < 0.9*seconds || got > seconds+0.25 || s.Boundary != by || s.Alongside {
+	if got := s.Usage.CPUSeconds.Total.Value; got < 0.9*seconds || s.Boundary != by || s.Alongside {
 		t.Errorf("%s: stage %s by %s, alongside %v: CPU %.3f s, want %.1f s by %s", r.Key, stage, s.Boundary, s.Alongside, got, seconds, by)
 	}
 	return s
@@ -120,10 +132,14 @@ func podOfTekton(t *testing.T, n *node, a *agent) (check func()) {
 		checkPods(t, &r, used, 0.95)
 		compile := burnt(t, &r, "compile", 0.5, cimeter.BoundaryCommand)
 		test := burnt(t, &r, "test", 0.3, cimeter.BoundaryCommand)
-		if d := test.StartedAt.Sub(compile.StartedAt); d < 400*time.Millisecond {
-			t.Errorf("the second step begins %v after the first: want it when the entry point lets it go", d)
+		// When the steps were let go, the kernel has written down. A process may have
+		// begun a tick of its clock before.
+		const tick = 10 * time.Millisecond
+		if first, second := n.made(t, "go-tekton"), n.made(t, "go-tekton-2"); compile.StartedAt.Before(first.Add(-tick)) ||
+			!compile.StartedAt.Before(second) || test.StartedAt.Before(second.Add(-tick)) {
+			t.Errorf("the steps begin at %v and %v: want when the entry point lets them go, from %v and %v on", compile.StartedAt, test.StartedAt, first, second)
 		}
-		if w := stageOf(&r, cimeter.StageWaiting, 1); w == nil || !w.Alongside || w.Usage.CPUSeconds.Total.Value > 0.2 {
+		if w := stageOf(&r, cimeter.StageWaiting, 1); w == nil || !w.Alongside {
 			t.Errorf("waiting %+v in %q", w, stageNames(&r))
 		}
 		if r.Project != "ci/release" || r.Name != "build" || r.Attempt != 1 || r.Pipeline != "release-1" {

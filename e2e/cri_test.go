@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,14 +43,10 @@ func podKey(number int) string { return fmt.Sprintf("e2e///%d/", number) }
 
 func newNode(t *testing.T, programs ...string) *node {
 	t.Helper()
-	crictl := filepath.Join(os.Getenv(binFolder), "crictl")
-	if os.Getenv(binFolder) == "" {
-		crictl = testtools.Path(t, testtools.Crictl)
-	}
 	burn := burnProgram(t)
 	n := &node{
 		truths: t.TempDir(),
-		CRI: testdocker.StartCRI(t, crictl, testdocker.Options{
+		CRI: testdocker.StartCRI(t, toolProgram(t, testtools.Crictl), testdocker.Options{
 			Programs: programs,
 			Files:    map[string]string{"/bin/burn": burn, "/bin/gitlab-runner-build": burn},
 			Links: map[string]string{
@@ -91,10 +86,11 @@ func (n *node) pod(t *testing.T, build, number int, class string) *testdocker.Po
 	return p
 }
 
-// spent is the CPU time of pods as the kernel counted it in their cgroups.
+// spent is the CPU time of pods as the kernel counted it in their cgroups, containers
+// that are gone included.
 type spent struct {
-	pods      int
-	all       time.Duration // containers that are gone included
+	before    time.Duration // when all of their containers had ended
+	all       time.Duration // when their sandboxes had, too
 	sandboxes time.Duration // of those alone: to make a pod's namespaces takes 15 ms
 }
 
@@ -102,7 +98,7 @@ type spent struct {
 func remove(t *testing.T, pods ...*testdocker.Pod) (s spent) {
 	t.Helper()
 	for _, p := range pods {
-		all, err := p.CPU()
+		before, err := p.CPU()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,8 +106,15 @@ func remove(t *testing.T, pods ...*testdocker.Pod) (s spent) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s = spent{s.pods + 1, s.all + all, s.sandboxes + sandbox}
-		if err := p.Remove(); err != nil {
+		if err := p.End(); err != nil {
+			t.Fatal(err)
+		}
+		all, err := p.CPU()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = spent{s.before + before, s.all + all, s.sandboxes + sandbox + all - before}
+		if err := p.RemoveCgroup(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,7 +154,7 @@ func TestCRI(t *testing.T) {
 
 // TestCRIStreamed runs bodies on a newer containerd, which streams events.
 func TestCRIStreamed(t *testing.T) {
-	n := newNode(t, testtools.Path(t, testtools.Containerd), testtools.Path(t, testtools.ContainerdShim))
+	n := newNode(t, toolProgram(t, testtools.Containerd), toolProgram(t, testtools.ContainerdShim))
 	n.streams = true
 	for _, c := range podBodies() {
 		if c.streamed {
@@ -190,12 +193,9 @@ func checkPods(t *testing.T, r *cimeter.Record, used spent, shown float64) {
 	want, total := used.all.Seconds(), r.Usage.CPUSeconds.Total.Value
 	left := s.Usage.CPUSeconds.Total.Value - used.sandboxes.Seconds()
 	t.Logf("%s: %.3f s of %.3f s of CPU captured (%.2f %%), %.2f %% by readings of containers", r.Key, total, want, 100*total/want, 100*(total-left)/want)
-	late := 0.002 * float64(used.pods) // a sandbox has its end yet to come when its pod is read
-	if slow {
-		late *= 5 // the guest is emulated: its end takes as much longer
-	}
-	if total < 0.99*want || total > 1.001*want+late {
-		t.Errorf("%s: CPU %.3f s, want that of its pods, %.3f s", r.Key, total, want)
+	// The pod may be read before its sandbox ends, or after.
+	if total < 0.99*used.before.Seconds() || total > 1.001*want {
+		t.Errorf("%s: CPU %.4f s, want that of its pods, %.4f s, at most %.4f s with the ends of their sandboxes", r.Key, total, used.before.Seconds(), want)
 	}
 	if total-left < shown*want {
 		t.Errorf("%s: containers have shown %.3f s of CPU, want %.0f %% of %.3f s", r.Key, total-left, 100*shown, want)
@@ -235,13 +235,10 @@ func podsShortLived(t *testing.T, n *node) {
 			t.Errorf("stage %s: exit code %v, want 0", s.Name, s.ExitCode)
 		}
 	}
-	checkComplete(t, &r)
+	checkComplete(t, &r) // a container that was missed would be a gap
 	// On a busy machine the meter may come late for a few; the pods have the rest.
 	checkPods(t, &r, used, 0.98)
 	checkStreamed(t, n, a)
-	if missed := a.metric("cimeter_agent_segments_total", `seen="missed"`); missed != 0 {
-		t.Errorf("%v containers were missed", missed)
-	}
 }
 
 // podOfGitLab plays a job of GitLab Runner's Kubernetes executor: one pod, an init
@@ -310,9 +307,11 @@ func podOfGitLab(t *testing.T, n *node) {
 	if r.Project != "group/app" || r.Number != "4711" || r.Name != "build" || r.Runner.ShortToken != "zx8k2mqpl" {
 		t.Errorf("identity %+v, want that of job 4711 of group/app", r.Build)
 	}
-	under, over := 0.01, 0.25 // over: what starting its programs takes
+	// Programs take something to start. All stages are the pod's CPU time, so what one
+	// has too much, another lacks.
+	under := 0.01
 	if slow {
-		under, over = 0.05, 2
+		under = 0.05
 	}
 	for stage, burnt := range map[string]float64{"get_sources": 0.4, "step_script": 0.6} {
 		got := 0.0
@@ -321,7 +320,7 @@ func podOfGitLab(t *testing.T, n *node) {
 				got += s.Usage.CPUSeconds.Total.Value
 			}
 		}
-		if got < burnt-under || got > burnt+over {
+		if got < burnt-under {
 			t.Errorf("stage %s: CPU %.3f s, want the %.1f s that its script burns", stage, got, burnt)
 		}
 	}
@@ -368,12 +367,11 @@ func podAgentAway(t *testing.T, n *node) {
 	}
 	used := remove(t, p)
 	r := a.await(podKey(8))
-	checkPods(t, &r, used, 0.5)
-	if got := stageOf(&r, "pod", 1); got == nil || got.Usage.CPUSeconds.Total.Value < 0.3 {
-		t.Errorf("stage pod %+v, want the 0.3 s of the container that nobody saw", got)
-	}
-	if names := stageNames(&r); !slices.Contains(names, "before") || !slices.Contains(names, "after") {
-		t.Errorf("stages %q, want before and after", names)
+	checkPods(t, &r, used, 0)
+	for name, burnt := range map[string]float64{"pod": 0.3, "before": 0.2, "after": 0.2} { // the pod has what nobody saw
+		if got := stageOf(&r, name, 1); got == nil || got.Usage.CPUSeconds.Total.Value < burnt-0.01 {
+			t.Errorf("stage %s in %q: %+v, want the %.1f s that were burnt in it", name, stageNames(&r), got, burnt)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -172,18 +173,23 @@ func (u user) Command(name string, args ...string) *exec.Cmd {
 // Cgroups implements place.
 func (u user) Cgroups() []string { return nil }
 
-// TestPodmanRootless runs builds on a user's podman, which gives its containers no
-// cgroup of their own on cgroup v1: that is told once, and the builds are on record with
-// nothing metered. On v2 they have one, in the user's slice: see TestAgentSlices.
+// TestPodmanRootless runs builds on a user's podman. On cgroup v1 it gives its containers
+// no cgroup of their own: that is told once, and the builds are on record with nothing
+// metered. On v2 they have one, below what the user was given.
 func TestPodmanRootless(t *testing.T) {
 	if testing.Short() {
 		t.Skip("podman is not for -short")
 	}
-	if v2, err := testdocker.V2(); err != nil || v2 {
-		t.Skipf("a user's containers have cgroups of their own on cgroup v2 (%v)", err)
+	v2, err := testdocker.V2()
+	if err != nil {
+		t.Fatal(err)
 	}
 	u := user{testdocker.StartRootless(t, map[string]string{"/usr/bin/burn": burnProgram(t)})}
 	a := startAgent(t, u, agentConfig(nil))
+	if v2 {
+		podmanDelegated(t, u, a)
+		return
+	}
 	var stages []*droneStage
 	play := func(number int, random string, steps ...string) {
 		t.Helper()
@@ -232,4 +238,59 @@ func TestPodmanRootless(t *testing.T) {
 	if n := a.metric("cimeter_agent_gaps_total", `reason="no_cgroup"`); n != 2 {
 		t.Errorf("%v gaps for want of a cgroup, want 2", n)
 	}
+}
+
+// podmanDelegated runs builds of a user's podman on cgroup v2: one below a cgroup that
+// the user has chosen, one where the runtime puts it, beside podman's own.
+func podmanDelegated(t *testing.T, u user, a *agent) {
+	all := strings.TrimSuffix(u.CgroupParent(), "/containers")
+	for i, parent := range []string{u.CgroupParent(), ""} {
+		s := &droneStage{Number: 53 + i, Slug: "acme/user", Random: fmt.Sprintf("%dt4306jSfhaW8L19g", i)}
+		labels := s.labels()
+		labels["io.drone.step.name"], labels["io.drone.step.number"] = "unit", "1"
+		before := booked(t, all) - booked(t, all+"/podman")
+		id, err := u.Create(t.Context(), testdocker.Spec{
+			Name: "drone-" + s.Random + "001", Labels: labels, Network: "none", CgroupParent: parent, Cmd: []string{"burn", "cpu=0.3", "mem=50331648", "sleep=0.2", "exit=4"},
+		})
+		if err == nil {
+			err = u.Begin(t.Context(), id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exit, err := u.Wait(t.Context(), id); err != nil || exit.Code != 4 {
+			t.Fatalf("exit %d: %v: want 4", exit.Code, err)
+		}
+		if err := u.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		r := a.await(s.Key())
+		kept := (booked(t, all) - booked(t, all+"/podman") - before).Seconds()
+		checkComplete(t, &r)
+		checkSum(t, &r)
+		cpu := r.Usage.CPUSeconds.Total.Value
+		t.Logf("parent %q: CPU %.3f s on the record, %.3f s in the user's cgroup", parent, cpu, kept)
+		if cpu > 1.001*kept || cpu < 0.98*kept-0.02 {
+			t.Errorf("%s: CPU %v s, the user's cgroup kept %v s", r.Key, cpu, kept)
+		}
+		if len(r.Stages) != 1 || r.Stages[0].Name != "unit" || r.Stages[0].ExitCode != cimeter.Some(4) {
+			t.Errorf("%s: stages %q, want unit with exit code 4", r.Key, stageNames(&r))
+		}
+		if m := r.Usage.MemoryBytes; m == nil || m.Peak.Value < 48<<20 {
+			t.Errorf("%s: memory %+v, want a peak of 48 MiB at least", r.Key, m)
+		}
+	}
+	if n := a.metric("cimeter_agent_gaps_total", `reason="no_cgroup"`); n != 0 {
+		t.Errorf("%v gaps for want of a cgroup, want none", n)
+	}
+}
+
+// booked is the CPU time of a cgroup and of all that ever were below it.
+func booked(t *testing.T, path string) time.Duration {
+	t.Helper()
+	used, err := testdocker.CgroupCPU(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
 }

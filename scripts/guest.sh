@@ -13,7 +13,7 @@ set -eu
 
 suite=bookworm
 mirror=http://deb.debian.org/debian
-packages=docker.io,iptables,iproute2,busybox-static
+packages=docker.io,iptables,iproute2,busybox-static,podman,netavark
 
 fail() {
 	echo "guest.sh: $*" >&2

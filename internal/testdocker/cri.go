@@ -359,12 +359,22 @@ func (p *Pod) Run(s ContainerSpec) error {
 // CPU is the CPU time that the pod has used, containers that are gone included.
 func (p *Pod) CPU() (time.Duration, error) { return CgroupCPU(p.Cgroup) }
 
+// End stops the pod and removes it. Its cgroup is left: it has the CPU time of all that
+// the pod was.
+func (p *Pod) End() error {
+	_, err := p.c.Crictl("rmp", "-f", p.ID)
+	return err
+}
+
+// RemoveCgroup removes the cgroup of a pod that was ended.
+func (p *Pod) RemoveCgroup() error { return removeCgroup(p.Cgroup) }
+
 // Remove stops the pod and removes it and its cgroup, as the kubelet does.
 func (p *Pod) Remove() error {
-	if _, err := p.c.Crictl("rmp", "-f", p.ID); err != nil {
+	if err := p.End(); err != nil {
 		return err
 	}
-	return removeCgroup(p.Cgroup)
+	return p.RemoveCgroup()
 }
 
 func (c *CRI) write(name string, v any) (path string, err error) {

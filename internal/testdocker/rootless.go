@@ -16,10 +16,12 @@ import (
 )
 
 // Rootless is podman of a user that is not root. On cgroup v1 it gives its containers no
-// cgroup of their own; they have the networks none and host.
+// cgroup of their own; on v2 they have one below CgroupParent, which is the user's, when
+// they are told so. They have the networks none and host.
 type Rootless struct {
 	*Daemon
-	uid int
+	uid       int
+	delegated bool // it has a cgroup of v2
 }
 
 // firstUser is more than any user of this machine has. Each test process has a user of
@@ -65,6 +67,9 @@ func StartRootless(tb testing.TB, files map[string]string) *Rootless {
 	if err := os.Chmod(r.dir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
+	if err := r.delegate(); err != nil {
+		tb.Fatal(err)
+	}
 	if err := r.importImage(files); err != nil {
 		tb.Fatal(err)
 	}
@@ -95,11 +100,45 @@ func StartRootless(tb testing.TB, files map[string]string) *Rootless {
 	return r
 }
 
+// delegate gives a cgroup of v2 to the user, as systemd does for a user's service
+// (Delegate=yes): one below it for podman, another for containers.
+func (r *Rootless) delegate() error {
+	if v2, err := V2(); err != nil || !v2 {
+		return err
+	}
+	r.delegated = true
+	for _, path := range []string{r.parent, r.parent + "/podman", r.CgroupParent()} {
+		if err := MakeCgroup(path); err != nil {
+			return err
+		}
+		dir := filepath.Join(cgroupRoot, path)
+		for _, name := range []string{"", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"} {
+			if err := os.Chown(filepath.Join(dir, name), r.uid, r.uid); err != nil {
+				return err
+			}
+		}
+		if path != r.parent {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+cpu +memory +io +pids"), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CgroupParent is what containers are to be told for a cgroup of their own.
+func (r *Rootless) CgroupParent() string { return r.parent + "/containers" }
+
 // Podman is a command of the user's podman.
 func (r *Rootless) Podman(args ...string) *exec.Cmd {
 	id, home := strconv.Itoa(r.uid), filepath.Join(r.dir, "user")
-	return r.Command("setpriv", append([]string{
-		"--reuid", id, "--regid", id, "--clear-groups", "env", "-i", "-C", home,
+	enter := ":"
+	if r.delegated {
+		enter = "echo 0 >" + filepath.Join(cgroupRoot, r.parent, "podman", "cgroup.procs")
+	}
+	return r.Command("sh", append([]string{
+		"-c", enter + ` && exec setpriv "$@"`, "sh", "--reuid", id, "--regid", id, "--clear-groups", "env", "-i", "-C", home,
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_RUNTIME_DIR=" + home, "TMPDIR=" + home, "CONTAINERS_CONF=" + r.podmanConfig(),
 		"podman", "--storage-driver", "vfs", "--log-level", "warn",
 	}, args...)...)
