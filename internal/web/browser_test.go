@@ -42,7 +42,7 @@ func key(r *cimeter.Record) string { return "/builds/" + r.Key }
 func everyPage() []shown {
 	job := "?project=group%2Fapp&name=build-and-test"
 	return []shown{
-		{"now", "/"}, {"builds", "/builds?t=7d"}, {"builds-filtered", "/builds?t=7d&q=result%3Afailed+cpu%3E100s&sort=-cpu"}, {"builds-empty", "/builds?q=project%3Anone"},
+		{"now", "/"}, {"builds", "/builds?t=7d"}, {"builds-filtered", "/builds?from=2026-11-23&to=2026-12-01&q=result%3Afailed+cpu%3E100s&sort=-cpu&cols=runner%2Ccpu%2Ccores%2Cmem"}, {"builds-empty", "/builds?q=project%3Anone"},
 		{"builds-wrong", "/builds?q=lint+colour%3Ared+x"},
 		{"build", key(webtest.Example())}, {"oom", key(webtest.OOM()) + "?sections=on"}, {"incomplete", key(webtest.Incomplete())}, {"absent", key(webtest.Absent())},
 		{"single", key(webtest.Single())}, {"nothing", key(webtest.Nothing())}, {"running", key(webtest.Running())},
@@ -289,6 +289,8 @@ func TestBuild_Cursor(t *testing.T) {
 	if got := webtest.Eval[string](tab, second); got != "false false true ?hide=mem.1" {
 		t.Errorf("hidden, the working set is %q", got)
 	}
+	tab.Go(s.URL + key(webtest.Example()) + "?table=cpu")
+	checkChartTree(t, tab, "CPU cores", "trace-table")
 	tab.Go(s.URL + key(webtest.Example()) + "?hide=mem.1&mem=kinds&disk=ops")
 	if got := webtest.Eval[string](tab, second); got != "false false true ?hide=mem.1&mem=kinds&disk=ops" {
 		t.Errorf("by the URL, it is %q", got)
@@ -392,6 +394,9 @@ func TestBuild_Zoom(t *testing.T) {
 		tab.Do(chromedp.KeyEvent("."), chromedp.KeyEvent("."))
 		same(t, tab, 0.9, 5.1, 0.01)
 		tab.Do(chromedp.KeyEvent("f"))
+		same(t, tab, -3.1, 253.5, 0.1)
+		webtest.Eval[any](tab, `localStorage.setItem("keys", "off")`) // as the help page does
+		tab.Do(chromedp.KeyEvent("."))
 		same(t, tab, -3.1, 253.5, 0.1)
 	})
 }
