@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/client"
 	"github.com/cimeter/cimeter/internal/section"
 	"github.com/cimeter/cimeter/internal/summary"
 )
@@ -56,7 +58,25 @@ func (c *summaryCmd) Run(e *env) error {
 	if on, err := from.Machines(context.Background(), r.Key); err == nil { // the same
 		o.Machines = on
 	}
+	if r.Metered != cimeter.Some(false) {
+		o.Usual = usualOf(from, r)
+	}
 	return summary.Text(e.stdout, r, o)
+}
+
+// usualSought is how many builds of a job are looked at for usualBuilds that ended
+// before the one that is shown.
+const usualSought = 100
+
+// usualOf is what the job's last builds before r that succeeded cost; nil where they are
+// not to be had, which costs the summary a line.
+func usualOf(from *client.Client, r *cimeter.Record) *summary.Usual {
+	all, _, err := from.Builds(context.Background(), client.Filter{CI: r.CI, Project: r.Project, Name: r.Name, Result: "success", Limit: usualSought})
+	if err != nil || r.Project == "" || r.Name == "" {
+		return nil
+	}
+	before := slices.DeleteFunc(ofServer(all, r.Server), func(b *cimeter.Record) bool { return b.Key == r.Key || !b.EndedAt.Before(r.EndedAt) })
+	return summary.NewHistory(before[:min(len(before), usualBuilds)]).Usual(r)
 }
 
 // form prints the form that was asked for; false: none was.

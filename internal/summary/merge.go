@@ -196,8 +196,12 @@ func (n *Note) render(changed, usual []noteRow, rows int) string {
 			b.WriteString(" on " + span(n.Target))
 		}
 	}
+	folded := "as usual"
+	if change == "" {
+		folded = "with nothing yet to compare with"
+	}
 	if len(changed) == 0 {
-		b.WriteString(" · as usual")
+		b.WriteString(" · " + strings.TrimPrefix(folded, "with "))
 	}
 	b.WriteString("\n")
 	if len(changed) > 0 {
@@ -216,7 +220,7 @@ func (n *Note) render(changed, usual []noteRow, rows int) string {
 		}
 	}
 	if len(usual) > 0 && (len(changed) > 0 || n.Always) {
-		fmt.Fprintf(&b, "\n<details><summary>%d as usual</summary>\n\n", len(usual))
+		fmt.Fprintf(&b, "\n<details><summary>%d %s</summary>\n\n", len(usual), folded)
 		b.WriteString("| job | CPU | memory peak / limit | disk | net | time | queue |\n|---|--:|--:|--:|--:|--:|--:|\n")
 		for i := range usual[:min(len(usual), rows)] {
 			r := &usual[i]

@@ -57,6 +57,14 @@ func TestNote(t *testing.T) {
 	golden(t, "note-as-usual.md", write(t, same))
 	same.Always, same.Finished = true, false
 	golden(t, "note-always.md", write(t, same))
+	first := n
+	first.Jobs = []summary.NoteJob{{Record: n.Jobs[2].Record, URL: n.Jobs[2].URL}}
+	for _, first.Always = range []bool{false, true} {
+		if text := write(t, first); strings.Contains(text, "as usual") || !strings.Contains(text, " · nothing yet to compare with\n") ||
+			strings.Contains(text, "<summary>1 with nothing yet to compare with</summary>") != first.Always {
+			t.Errorf("the first build of a job:\n%s", text)
+		}
+	}
 	for _, n := range []summary.Note{n, same, {}} {
 		golden(t, fmt.Sprintf("note-status-%d.txt", len(n.Jobs)), summary.PipelineStatus(n)+"\n")
 	}
