@@ -62,6 +62,7 @@ func TestChartOnAPIServer(t *testing.T) {
 		}
 	}
 
+	secretsByPage(t, k)
 	_, line, ok := strings.Cut(strings.ReplaceAll(readFile(t, "../docs/install.md"), "\\\n", " "), "\nhelm install ")
 	if !ok {
 		t.Fatal("docs/install.md has no helm install")
@@ -82,6 +83,60 @@ func TestChartOnAPIServer(t *testing.T) {
 	m.at("spec").(map[string]any)["endpoint"] = 1
 	if status, answer := k.Ask(t, http.MethodPost, resources["ServiceMonitor"]+strict, m); status != http.StatusBadRequest || !strings.Contains(message(answer), "spec.endpoint") {
 		t.Errorf("an unknown field: status %d, %s: want it refused", status, message(answer))
+	}
+}
+
+// secretsByPage makes the secrets of docs/install.md, whose files are where the chart's
+// programs look for them. kubectl is played: a secret from a file has the file's name
+// for its key.
+func secretsByPage(t *testing.T, k *testtools.KubeAPI) {
+	t.Helper()
+	_, block, ok := strings.Cut(readFile(t, "../docs/install.md"), "## In Kubernetes\n")
+	_, block, _ = strings.Cut(block, "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil || !ok {
+		t.Fatal(err, ok)
+	}
+	if err := os.Symlink(program(t), filepath.Join(bin, "cimeter")); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{} // by secret
+	for line := range strings.Lines(block) {
+		if strings.HasPrefix(line, "cimeter token ") {
+			cmd := exec.Command("bash", "-eu", "-c", line)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+			output(t, cmd)
+		}
+		m := regexp.MustCompile(`^kubectl create secret generic (\S+) --from-file (\S+)$`).FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		files[m[1]] = m[2]
+		o := object{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": m[1]}, "stringData": map[string]any{m[2]: readFile(t, filepath.Join(dir, m[2]))}}
+		if status, answer := k.Ask(t, http.MethodPost, "/api/v1/namespaces/default/secrets?fieldValidation=Strict", o); status != http.StatusCreated {
+			t.Errorf("secret %s: status %d: %s", m[1], status, message(answer))
+		}
+	}
+	objects := rendered(t, "server.tokensSecret=cimeter-tokens", "agent.tokenSecret=cimeter-token")
+	for secret, at := range map[string][2]string{"cimeter-tokens": {"Deployment/ci-server", "ConfigMap/ci-server"}, "cimeter-token": {"DaemonSet/ci-agent", "ConfigMap/ci-agent"}} {
+		mounted := ""
+		spec := object(objects[at[0]].at("spec", "template", "spec").(map[string]any))
+		for _, v := range spec.at("volumes").([]any) {
+			if volume := object(v.(map[string]any)); volume.at("secret", "secretName") == secret {
+				for _, m := range spec.at("containers", 0, "volumeMounts").([]any) {
+					if mount := object(m.(map[string]any)); mount.at("name") == volume.at("name") {
+						mounted = mount.at("mountPath").(string)
+					}
+				}
+			}
+		}
+		config := fmt.Sprint(objects[at[1]].at("data"))
+		if files[secret] == "" || mounted == "" || !strings.Contains(config, mounted+"/"+files[secret]) {
+			t.Errorf("secret %s has the file %q, mounted at %q: the configuration does not read it:\n%s", secret, files[secret], mounted, config)
+		}
 	}
 }
 

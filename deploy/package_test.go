@@ -2,12 +2,14 @@ package deploy_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cimeter/cimeter/deploy"
@@ -91,6 +93,11 @@ func TestPackages(t *testing.T) {
 				if got := readFile(t, at(r.Config.Path)); got != r.Config.Text {
 					t.Errorf("%s is not the configuration", r.Config.Path)
 				}
+				// T30: it is for its unit's group to read, and for nobody else.
+				m := regexp.MustCompile(`(?m)^` + r.User + `:[^:]*:(\d+):`).FindStringSubmatch(group)
+				if st := stat(t, at(r.Config.Path)); m == nil || st.Mode&0o777 != 0o640 || st.Uid != 0 || fmt.Sprint(st.Gid) != m[1] {
+					t.Errorf("%s: mode %o of %d:%d: want 640 of 0 and %s's group %v", r.Config.Path, st.Mode&0o777, st.Uid, st.Gid, r.User, m)
+				}
 				if !regexp.MustCompile(`(?m)^` + r.User + `:.*:` + r.Home + `:/usr/sbin/nologin$`).MatchString(passwd) {
 					t.Errorf("no user %s:\n%s", r.User, passwd)
 				}
@@ -105,7 +112,15 @@ func TestPackages(t *testing.T) {
 			write(t, at("/etc/cimeter/agent.yaml"), "pool: large\n", 0o644)
 			write(t, at("/var/lib/cimeter/records/a.json"), "{}", 0o600)
 			write(t, at("/etc/group"), strings.Replace(group, "990:cimeter", "990:", 1), 0o644)
+			if err := os.Chown(at("/etc/cimeter/server.yaml"), 0, 4242); err != nil { // the operator's choice
+				t.Fatal(err)
+			}
 			output(t, p.upgrade(root, makePackage(t, p.kind, "1.2.4")))
+			if p.kind == "deb" { // rpm gives its files back to whom it says
+				if st := stat(t, at("/etc/cimeter/server.yaml")); st.Gid != 4242 {
+					t.Errorf("the upgrade gave a configuration to group %d", st.Gid)
+				}
+			}
 			if got := readFile(t, at("/etc/cimeter/agent.yaml")); got != "pool: large\n" {
 				t.Errorf("the upgrade made %q of an edited configuration", got)
 			}
@@ -132,6 +147,66 @@ func TestPackages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The commands of docs/install.md make the package and put it onto a machine, which
+// then has what they start.
+func TestInstallPage(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("a package can be installed by root only")
+	}
+	_, block, ok := strings.Cut(readFile(t, "../docs/install.md"), "## From a package\n\n```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	lines := strings.Split(strings.TrimSpace(block), "\n")
+	if !ok || len(lines) != 4 || !strings.HasPrefix(lines[1], "dpkg --install ") || !strings.Contains(lines[1], "# rpm --install ") {
+		t.Fatalf("docs/install.md: %q: want a package made and installed", lines)
+	}
+	dir, root := t.TempDir(), scratchRoot(t)
+	top, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"scripts", "deploy", "docs", "CHANGELOG.md", "LICENSE"} { // a checkout
+		if err := os.Symlink(filepath.Join(top, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "bin", "cimeter"), stub, 0o755)
+	run := func(line string) {
+		t.Helper()
+		cmd := exec.Command("bash", "-eu", "-c", line)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1796000000", "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin", "DEBIAN_FRONTEND=noninteractive")
+		output(t, cmd)
+	}
+	run(lines[0])
+	debian, redHat, _ := strings.Cut(lines[1], "# ")
+	run(strings.Replace(debian, "dpkg ", "dpkg --root="+root+" --force-depends ", 1))
+	other := scratchRoot(t)
+	run(strings.Replace(redHat, "rpm ", "rpm --root="+other+" --dbpath=/var/lib/rpm --nodeps --nosignature ", 1))
+	unit := regexp.MustCompile(`^systemctl enable --now (\S+)$`).FindStringSubmatch(lines[2])
+	address := regexp.MustCompile(`^curl http://(\S+)/metrics$`).FindStringSubmatch(lines[3])
+	if unit == nil || address == nil {
+		t.Fatalf("docs/install.md: %q: want a unit enabled, and its metrics", lines[2:])
+	}
+	for _, on := range []string{root, other} {
+		if text := readFile(t, filepath.Join(on, "usr/lib/systemd/system", unit[1]+".service")); !strings.Contains(text, "\nWantedBy=") {
+			t.Errorf("%s cannot be enabled", unit[1])
+		}
+		if text := readFile(t, filepath.Join(on, "etc/cimeter/agent.yaml")); !strings.Contains(text, "\nlisten: "+address[1]+"\n") {
+			t.Errorf("the agent does not listen at %s", address[1])
+		}
+	}
+}
+
+// stat is what a file is.
+func stat(t *testing.T, path string) *syscall.Stat_t {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Stat(path, &st); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return &st
 }
 
 func dpkg(root string, args ...string) *exec.Cmd {
@@ -165,7 +240,7 @@ func scratchRoot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	install(t, root, busybox, "/bin/busybox")
-	for _, applet := range []string{"sh", "grep", "rm", "cat"} {
+	for _, applet := range []string{"sh", "grep", "rm", "cat", "stat", "chgrp"} {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", applet)); err != nil {
 			t.Fatal(err)
 		}

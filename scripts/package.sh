@@ -33,7 +33,7 @@ trap 'rm -rf "$work"' EXIT
 tree=$work/tree
 install -D -m 0755 "$program" "$tree/usr/bin/cimeter"
 install -D -m 0644 -t "$tree/usr/lib/systemd/system" "$top"/deploy/systemd/*.service
-install -D -m 0644 -t "$tree/etc/cimeter" "$top"/deploy/config/*.yaml
+install -D -m 0640 -t "$tree/etc/cimeter" "$top"/deploy/config/*.yaml
 install -D -m 0644 -t "$tree/usr/share/doc/cimeter" "$top"/docs/install.md "$top"/docs/config.md "$top"/docs/summary.md "$top"/CHANGELOG.md
 install -D -m 0644 -t "$tree/usr/share/doc/cimeter/runners" "$top"/docs/runners/*.md
 install -m 0644 "$top/LICENSE" "$tree/usr/share/doc/cimeter/copyright"

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// docs/faults.md names tests that are there, and has a row for each fault.
+// docs/faults.md names tests that are there, and has a row for each fault and threat.
 func TestFaults(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "docs/faults.md"))
 	if err != nil {
@@ -42,9 +42,12 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
-	for n := range 44 {
-		if f := "F" + strconv.Itoa(n+1); !rows[f] {
-			t.Errorf("%s: want a row", f)
+	// T27 is of receivers of jobs' metrics, of which there are none.
+	for kind, n := range map[string]int{"F": 44, "T": 30} {
+		for i := range n {
+			if f := kind + strconv.Itoa(i+1); !rows[f] && f != "T27" {
+				t.Errorf("%s: want a row", f)
+			}
 		}
 	}
 	for _, threat := range []string{"T2", "T3", "T4", "T5", "T8", "T12", "T14", "T15", "T30"} { // to the agent
