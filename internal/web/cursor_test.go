@@ -232,6 +232,7 @@ func TestTrends_drag(t *testing.T) {
 // the cursor is over the lanes that came in place of the first ones, too.
 func TestBuild_live(t *testing.T) {
 	var shown atomic.Pointer[web.Pages]
+	var broken atomic.Bool // traces are not to be had
 	show := func(cpu float64, stages int) {
 		r := webtest.Running()
 		r.Usage.CPUSeconds.Total = cimeter.Some(cpu)
@@ -245,7 +246,13 @@ func TestBuild_live(t *testing.T) {
 		shown.Store(p)
 	}
 	show(101, 3)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { shown.Load().ServeHTTP(w, r) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if broken.Load() && strings.HasPrefix(r.URL.Path, "/trace/") {
+			http.Error(w, "", http.StatusServiceUnavailable)
+			return
+		}
+		shown.Load().ServeHTTP(w, r)
+	}))
 	t.Cleanup(s.Close)
 	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
 	tab.Go(s.URL + key(webtest.Running()))
@@ -263,7 +270,7 @@ func TestBuild_live(t *testing.T) {
 	says("202 s 4 4 4 8")
 	p := plotOf(tab, "cpu")
 	tab.Do(mouse(input.DispatchMouseEventTypeMouseMoved, p.X-3, p.Y, false), mouse(input.DispatchMouseEventTypeMouseMoved, p.X, p.Y, false))
-	if !webtest.Eval[bool](tab, `(() => { const l = document.querySelector("#lanes .cursor-line"); return !!l && !l.hidden; })()`) {
+	if !webtest.Eval[bool](tab, `new Promise(done => { const look = n => { const l = document.querySelector("#lanes .cursor-line"); if (l && !l.hidden || n > 100) done(n <= 100); else setTimeout(look, 10, n + 1); }; look(0); })`) {
 		t.Error("no cursor over the lanes")
 	}
 	webtest.Eval[any](tab, `document.querySelector("[data-pause]").click()`)
@@ -273,5 +280,18 @@ func TestBuild_live(t *testing.T) {
 	}
 	for _, problem := range tab.Problems() {
 		t.Error(problem)
+	}
+	// Without its trace the page is as the server drew it, and offers to read it again.
+	broken.Store(true)
+	tab.Go(s.URL + key(webtest.Running()))
+	webtest.Eval[any](tab, `document.querySelector("[data-pause]").click()`)
+	const note = `(document.querySelector(".reading") || {textContent: ""}).textContent`
+	if said := webtest.Eval[string](tab, note); !strings.Contains(said, "the server answered 503. Retry") {
+		t.Errorf("without a trace it says %q", said)
+	}
+	broken.Store(false)
+	webtest.Eval[any](tab, `document.querySelector(".reading button").click()`)
+	if got := webtest.Eval[string](tab, `new Promise(done => { const look = n => cimeter.build.charts().length === 4 || n > 500 ? done(`+note+` + cimeter.build.charts().length) : setTimeout(look, 10, n + 1); look(0); })`); got != "4" {
+		t.Errorf("after a retry: %q: want 4 charts, and no note", got)
 	}
 }

@@ -250,15 +250,28 @@
 	cimeter.themed.addEventListener("fresh", () => read(true));
 
 	// read gets the trace; what the server has drawn stays until it is there.
+	const note = document.createElement("p");
+	note.className = "hint reading";
 	const read = async again => {
-		const note = document.createElement("p");
-		note.className = "hint reading";
-		const slow = again ? 0 : setTimeout(() => { note.textContent = "reading the trace"; place.append(note); }, 300);
+		if (trace) lanes(); // they may be new ones
+		const tell = (text, retry) => {
+			note.textContent = text + " ";
+			if (retry) {
+				const b = document.createElement("button");
+				b.type = "button";
+				b.textContent = "Retry";
+				b.addEventListener("click", () => { note.remove(); read(again); });
+				note.append(b);
+			}
+			place.append(note);
+		};
+		const slow = again ? [] : [setTimeout(tell, 300, "reading the trace"), setTimeout(tell, 10000, "still reading the trace", true)];
 		try {
 			const answer = await fetch(place.dataset.trace, { headers: { accept: "application/json" } });
 			if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
 			const followed = !trace || whole();
 			trace = await answer.json();
+			note.remove();
 			shared.bands = trace.stages.filter(s => !s.alongside);
 			if (again) { if (followed) { shared.from = trace.from; shared.to = trace.to; } draw(); lanes(); ticks(); return; }
 			// The server has read the span of the URL, and refused what is none.
@@ -268,18 +281,11 @@
 			draw();
 			lanes();
 			ticks();
-			note.remove();
 		} catch (err) {
 			place.dataset.drawn = "";
-			note.textContent = `The cursor and zoom do not work: ${err.message}. `;
-			const retry = document.createElement("button");
-			retry.type = "button";
-			retry.textContent = "Retry";
-			retry.addEventListener("click", () => { note.remove(); read(again); });
-			note.append(retry);
-			place.append(note);
+			tell(`The cursor and zoom do not work: ${err.message}.`, true);
 		} finally {
-			clearTimeout(slow);
+			slow.forEach(clearTimeout);
 		}
 	};
 	read(false);
