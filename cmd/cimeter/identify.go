@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/agent"
@@ -43,6 +45,11 @@ func newIdentifiers(conf config.Agent, jobs runnerJobs) (identifiers, error) {
 		list = append(list, rule)
 	}
 	set, err := rules.Compile(list)
+	for _, name := range conf.Variables {
+		if rules.NamesSecret(name) {
+			err = errors.Join(err, fmt.Errorf("agent.variables: %s: want variables whose names are not those of secrets", name))
+		}
+	}
 	if err != nil {
 		return identifiers{}, err
 	}

@@ -122,7 +122,7 @@ func (c *compiler) compile(in Rule) (r rule) {
 		r.labels = append(r.labels, matcher{key, c.pattern("match.labels."+key, in.Match.Labels[key])})
 	}
 	for _, key := range slices.Sorted(maps.Keys(in.Match.Env)) {
-		if secret(key) {
+		if NamesSecret(key) {
 			c.wrong("match.env", key, "a variable whose name is not that of a secret")
 		}
 		r.env = append(r.env, matcher{key, c.pattern("match.env."+key, in.Match.Env[key])})
@@ -200,8 +200,8 @@ func (c *compiler) template(name, template string) {
 	})
 }
 
-// secret reports whether a variable's name looks like that of a secret.
-func secret(name string) bool {
+// NamesSecret reports whether a variable's name looks like that of a secret.
+func NamesSecret(name string) bool {
 	name = strings.ToUpper(name)
 	for _, word := range []string{"TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "PRIVATE", "API_KEY", "APIKEY", "ACCESS_KEY", "NETRC", "_AUTH"} {
 		if strings.Contains(name, word) {
