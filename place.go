@@ -23,6 +23,26 @@ func (b *Build) Place() string {
 	return strings.Join(parts, "\n")
 }
 
+// toldJob stands before the number of a job in a key by which a CI server tells of it.
+const toldJob = "job"
+
+// ToldKey is the key of a job as its CI server tells of it, where that and its agents have
+// no number in common: see [Build.Place].
+func ToldKey(ci, server, project, pipeline, number string) string {
+	return BuildKey(ci, server, project, pipeline, toldJob, number)
+}
+
+// ToldAs returns the pipeline and the number in a ToldKey; ok is false for a key of no
+// such form.
+func ToldAs(key string) (pipeline, number string, ok bool) {
+	parts := strings.Split(key, "/")
+	n := len(parts)
+	if n < 5 || parts[n-2] != toldJob {
+		return "", "", false
+	}
+	return parts[n-3], parts[n-1], true
+}
+
 // SameAttempt reports whether two accounts may be of one attempt of a build: one that
 // does not know which it was may be of any.
 func (b *Build) SameAttempt(o *Build) bool {

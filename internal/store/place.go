@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -173,9 +172,8 @@ func numbered(b cimeter.Build, told *cimeter.Build) cimeter.Build {
 // placed finds a build that was joined by its place, by the key that its CI server has
 // for it; nil: there is none.
 func (r Reader) placed(ctx context.Context, key string) (found *cimeter.Record, err error) {
-	part := strings.Split(key, "/")
-	n := len(part)
-	if n < 4 || part[0] != "github" || part[n-2] != "job" || !ValidKey(key) {
+	pipeline, number, ok := cimeter.ToldAs(key)
+	if !ok || !ValidKey(key) {
 		return nil, nil
 	}
 	s := statement{dialect: r.q.Dialect()}
@@ -183,7 +181,7 @@ func (r Reader) placed(ctx context.Context, key string) (found *cimeter.Record, 
 	if s.dialect == Postgres {
 		from = "builds"
 	}
-	s.add("SELECT key, record, trace FROM "+from+" WHERE number = ? AND pipeline = ? AND metered = 1 LIMIT ?", part[n-1], part[n-3], MaxAround)
+	s.add("SELECT key, record, trace FROM "+from+" WHERE number = ? AND pipeline = ? AND metered = 1 LIMIT ?", number, pipeline, MaxAround)
 	err = s.run(ctx, r.q, func(scan func(dest ...any) error) error {
 		var own string
 		var record, trace []byte
@@ -195,7 +193,7 @@ func (r Reader) placed(ctx context.Context, key string) (found *cimeter.Record, 
 			return err
 		}
 		// The number of another is that of its run.
-		if joined(one) && cimeter.BuildKey(one.CI, one.Server, one.Project, one.Pipeline, "job", one.Number) == key {
+		if one.Place() != "" && joined(one) && cimeter.ToldKey(one.CI, one.Server, one.Project, one.Pipeline, one.Number) == key {
 			found = one
 		}
 		return nil

@@ -115,13 +115,34 @@ func (sc *scan) choose(ctx context.Context, q Queryer, c *compiled) (*way, error
 		return best, nil
 	}
 	if byTime {
-		for i := len(c.conditions) - 1; i >= 0; i-- {
-			if cond := &c.conditions[i]; len(cond.paths) == 1 && cond.paths[0].byAt {
-				return &way{paths: cond.paths, condition: cond}, nil
-			}
+		if cond := c.narrowest(); cond != nil {
+			return &way{paths: cond.paths, condition: cond}, nil
 		}
 	}
 	return walk, nil
+}
+
+// narrow are the indexes of one value, the one whose values have the fewest builds
+// first: a walk along it looks at the fewest builds that the other conditions refuse.
+var narrow = []string{"builds_pipeline", "builds_job", "builds_project", "builds_ref", "builds_runner", "builds_machine", "builds_name", "builds_unmetered", "builds_stages", "builds_verdicts", "builds_tags"}
+
+// narrowest returns the condition whose one path, in the order of time, is walked along
+// where all hold many builds; nil: there is none. What is in no list, such as a result,
+// is shared by most builds.
+func (c *compiled) narrowest() (best *condition) {
+	rank := func(cond *condition) int {
+		if i := slices.Index(narrow, cond.paths[0].index); i >= 0 {
+			return i
+		}
+		return len(narrow)
+	}
+	for i := range c.conditions {
+		cond := &c.conditions[i]
+		if len(cond.paths) == 1 && cond.paths[0].byAt && (best == nil || rank(cond) < rank(best)) {
+			best = cond
+		}
+	}
+	return best
 }
 
 // only returns the condition whose one path, in the order of time, is the whole

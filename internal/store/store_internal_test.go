@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"testing"
@@ -112,6 +113,43 @@ func TestNumber_oneBound(t *testing.T) {
 		c, err := compile(t.Context(), &counting{}, f)
 		if err != nil || len(c.conditions) != 1 || c.conditions[0].sql != want || c.conditions[0].paths[0].sql != want {
 			t.Errorf("%s: %+v, %v; want %s", text, c, err, want)
+		}
+	}
+}
+
+// many is a store of which every way holds more builds than are sorted.
+type many struct{ Queryer }
+
+func (many) Dialect() Dialect { return Postgres }
+
+func (many) Query(_ context.Context, _ string, _ []any, row func(scan func(dest ...any) error) error) error {
+	return row(func(dest ...any) error {
+		if n, ok := dest[0].(*int); ok {
+			*n = 1 << 30
+		}
+		return nil
+	})
+}
+
+// Where all that a filter asks for holds many builds, the list goes along the names that
+// have the fewest, however the filter is written.
+func TestChoose_narrowest(t *testing.T) {
+	for text, want := range map[string]string{
+		"job:scan ref:feature/a ci:drone": "builds_ref", "ci:drone ref:feature/a job:scan": "builds_ref", "project:a result:failed event:push": "builds_project",
+		"result:failed project:a event:push": "builds_project", "job:x machine:m project:a": "builds_job", "result:failed verdict:oom": "builds_verdicts", "result:failed event:push": "builds_result",
+	} {
+		f, err := filter.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := compile(t.Context(), many{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sc := scan{sort: SortEnded, columns: "b.id, b.at, b.shard", limit: 50, examine: MaxExamine}
+		w, err := sc.choose(t.Context(), many{}, c)
+		if err != nil || len(w.paths) != 1 || w.gather || w.paths[0].index != want {
+			t.Errorf("%s goes along %+v, %v; want %s", text, w, err, want)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (r *run) jobs(server, repo string, found []job) (all []cimeter.Job) {
 
 // key is that of a job. Agents do not know its id: see [cimeter.Build.Place].
 func (j *job) key(server, repo string) string {
-	return cimeter.BuildKey(github.CI, server, repo, strconv.FormatInt(j.RunID, 10), "job", strconv.FormatInt(j.ID, 10))
+	return cimeter.ToldKey(github.CI, server, repo, strconv.FormatInt(j.RunID, 10), strconv.FormatInt(j.ID, 10))
 }
 
 // job maps a job of a repository, OWNER/NAME, on a server.
