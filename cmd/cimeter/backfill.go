@@ -63,7 +63,7 @@ type pastStore interface {
 }
 
 // pageRequests is how many requests a page of past builds takes at most, as the
-// adapters say.
+// adapters say: for those that do not tell how many they made.
 var pageRequests = map[string]int{"gitlab": 2, "drone": 27, "woodpecker": 27, "gitea": 32, "forgejo": 8, "github": 31, "jenkins": 25, "buildkite": 2}
 
 // Run asks one CI server after the other.
@@ -97,7 +97,7 @@ func (c *backfillCmd) Run(e *env) error {
 				err = fmt.Errorf("backfill %s: nothing can be asked there: want ci_servers.token_file, the file of a token of %s: %w", s.Name, s.Kind, cimeter.ErrUnsupported)
 			} else {
 				b := backfill{name: s.Name, kind: s.Kind, from: from, to: kept, since: since, again: c.Again, out: e.stderr, now: time.Now, sleep: sleep,
-					pause: time.Minute * time.Duration(pageRequests[s.Kind]) / time.Duration(cmp.Or(s.Requests, 60)), timeout: 10 * cmp.Or(s.Timeout, 30*time.Second)}
+					asked: made.asked, requests: pageRequests[s.Kind], each: time.Minute / time.Duration(cmp.Or(s.Requests, 60)), timeout: 10 * cmp.Or(s.Timeout, 30*time.Second)}
 				err = b.run(ctx)
 			}
 		}
@@ -140,7 +140,9 @@ type backfill struct {
 	to         pastStore
 	since      time.Time
 	again      bool
-	pause      time.Duration // between two pages, so that the requests of a minute are as many as may be
+	asked      func() int64  // requests that from has made; nil: each page takes requests of them
+	requests   int           // of a page at most
+	each       time.Duration // that one request uses up of the limit: so long after a page the next one is asked for
 	timeout    time.Duration // of a page
 	out        io.Writer     // takes the progress
 	now        func() time.Time
@@ -175,6 +177,7 @@ func (b *backfill) run(ctx context.Context) error {
 	}
 	var told time.Time // the first page is told at once
 	for {
+		pause := b.pause()
 		jobs, next, err := b.page(ctx, w)
 		if err == nil {
 			err = b.to.PutJobs(ctx, jobs)
@@ -198,12 +201,21 @@ func (b *backfill) run(ctx context.Context) error {
 		}
 		if now := b.now(); now.Sub(told) >= tellEvery {
 			told = now
-			fmt.Fprintf(b.out, "%s: %d builds, %d pages%s; next page in %s\n", b.name, w.Builds, w.Pages, lastOf(jobs), b.pause)
+			fmt.Fprintf(b.out, "%s: %d builds, %d pages%s; next page in %s\n", b.name, w.Builds, w.Pages, lastOf(jobs), pause().Round(time.Second))
 		}
-		if !b.sleep(ctx, b.pause) {
+		if !b.sleep(ctx, pause()) {
 			return fmt.Errorf("backfill %s: ended after %d builds; the next run goes on there: %w", b.name, w.Builds, ctx.Err())
 		}
 	}
+}
+
+// pause returns what tells, after a page, how long its requests use up the limit.
+func (b *backfill) pause() func() time.Duration {
+	if b.asked == nil {
+		return func() time.Duration { return time.Duration(b.requests) * b.each }
+	}
+	before := b.asked()
+	return func() time.Duration { return time.Duration(b.asked()-before) * b.each }
 }
 
 // begin returns where an earlier run came to, when that is of the time that is

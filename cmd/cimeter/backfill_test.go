@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -71,7 +72,7 @@ func TestBackfill(t *testing.T) {
 	down := &queue.SourceError{Status: 503, Err: errors.New("GET /jobs")}
 	from := &pastServer{builds: 200, end: end, fail: map[int]error{3: limited, 4: down}}
 	run := func(ctx context.Context, again bool, since time.Duration) error {
-		b := backfill{name: "x", kind: "gitlab", from: from, to: kept, since: end.Add(-since), again: again, pause: 2 * time.Second, timeout: time.Minute, out: &out,
+		b := backfill{name: "x", kind: "gitlab", from: from, to: kept, since: end.Add(-since), again: again, requests: 2, each: time.Second, timeout: time.Minute, out: &out,
 			now: func() time.Time { return clock },
 			sleep: func(ctx context.Context, d time.Duration) bool {
 				slept = append(slept, d)
@@ -146,6 +147,28 @@ func TestBackfill(t *testing.T) {
 	page, err := kept.List(t.Context(), store.Query{Limit: 1})
 	if err != nil || page.Records[0].Metered != cimeter.Some(false) || page.Records[0].Usage.CPUSeconds.Total.Known {
 		t.Errorf("List = %+v, %v", page, err)
+	}
+}
+
+// The pause after a page is what its requests use up of the limit, where it is told how
+// many they were: none of a database.
+func TestBackfill_pause(t *testing.T) {
+	for each, want := range map[int64]string{0: "[0s 0s]", 1: "[2s 2s]", 25: "[50s 50s]"} {
+		kept, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, asked := &pastServer{builds: 30, end: time.Now()}, int64(7)
+		from.end2 = func(int) { asked += each }
+		var slept []time.Duration
+		b := backfill{name: "x", kind: "drone", from: from, to: kept, asked: func() int64 { return asked }, each: 2 * time.Second, requests: 27, timeout: time.Minute,
+			out: io.Discard, now: time.Now, sleep: func(_ context.Context, d time.Duration) bool { slept = append(slept, d); return true }}
+		if err := b.run(t.Context()); err != nil || fmt.Sprint(slept) != want {
+			t.Errorf("%d requests a page: %v, waited %v, want %s", each, err, slept, want)
+		}
+		if err := kept.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

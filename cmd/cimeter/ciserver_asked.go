@@ -25,24 +25,28 @@ type askedServer interface {
 // newAsked joins the settings of a CI server that speaks JSON over HTTP. Builds are
 // ended by a client of its own, which has the token that may.
 func newAsked(c config.CIServer, e *env) (s ciServer, err error) {
-	of := func(file string) (askedServer, error) {
+	of := func(file string) (askedServer, *askhttp.Server, error) {
 		to, err := askhttp.New(askOptions(c, secretOf(e, "", file)))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return askedBy(c, to)
+		by, err := askedBy(c, to)
+		return by, to, err
 	}
 	if c.TokenFile != "" {
-		if s.source, err = of(c.TokenFile); err != nil {
+		by, to, err := of(c.TokenFile)
+		if err != nil {
 			return s, fmt.Errorf("ci_servers: %s: %w", c.Name, err)
 		}
+		s.source, s.asked = by, to.Asked
 	}
 	if c.CancelFile != "" {
-		if s.cancel, err = of(c.CancelFile); err != nil {
+		if s.cancel, _, err = of(c.CancelFile); err != nil {
 			return s, fmt.Errorf("ci_servers: %s: %w", c.Name, err)
 		}
 	}
 	if c.DatabaseFile != "" {
+		s.asked = func() int64 { return 0 } // a database has no limit of requests
 		if s.source, err = dronedb.Open(dronedb.Options{URL: c.URL, Address: secretOf(e, "", c.DatabaseFile)}); err != nil {
 			return s, fmt.Errorf("ci_servers: %s: %w", c.Name, err)
 		}

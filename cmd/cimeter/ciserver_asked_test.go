@@ -75,6 +75,9 @@ func TestNewAsked(t *testing.T) {
 			if err != nil || len(r.Jobs) != test.jobs || len(r.Workers) != test.workers {
 				t.Fatalf("%d jobs, %d workers, %v: want %d and %d", len(r.Jobs), len(r.Workers), err, test.jobs, test.workers)
 			}
+			if got.asked() < 2 {
+				t.Errorf("%d requests are told of a poll", got.asked())
+			}
 			if kind != "gitea" { // which ends none
 				i := slices.IndexFunc(r.Jobs, func(j cimeter.Job) bool { return !j.Status.Ended() })
 				if err := got.cancel.Cancel(t.Context(), r.Jobs[i].Key); err != nil || !slices.Equal(changed, []string{"Bearer " + cancelToken}) {
@@ -108,7 +111,7 @@ func TestNewAsked(t *testing.T) {
 	}
 	// A database instead of the API.
 	got, err := newCIServer(config.CIServer{Kind: "drone", Name: "d", URL: "https://drone.example.com", DatabaseFile: write("db", "sqlite:///nowhere/x.sqlite")}, e)
-	if err != nil || got.source == nil || got.cancel != nil {
+	if err != nil || got.source == nil || got.cancel != nil || got.asked() != 0 {
 		t.Fatalf("%+v, %v: want a source that cannot cancel", got, err)
 	}
 	if _, err := got.source.Poll(t.Context()); err == nil || !strings.Contains(err.Error(), "no such file") {

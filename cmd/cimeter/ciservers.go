@@ -25,6 +25,7 @@ type ciServer struct {
 	cancel poll.Canceller // nil without a token that may
 	hook   hooks.Hook     // nil without a secret
 	writer notes.Writer   // nil without a token that may
+	asked  func() int64   // requests that source has made; nil: it does not tell
 }
 
 // newCIServer joins the settings of one CI server to its adapter: one case for each

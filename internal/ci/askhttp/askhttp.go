@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -47,6 +48,8 @@ type Server struct {
 	o    Options
 	base *url.URL
 	http *outbound.Client
+
+	asked atomic.Int64
 
 	mu   sync.Mutex
 	kept map[string]answer
@@ -82,6 +85,7 @@ func (s *Server) Do(ctx context.Context, q ask.Request) (ask.Answer, error) {
 		r.Header.Set("If-None-Match", had.etag)
 	}
 	began := time.Now()
+	s.asked.Add(1)
 	resp, err := s.http.Do(r)
 	if err != nil {
 		return ask.Answer{}, err
@@ -103,6 +107,9 @@ func (s *Server) Do(ctx context.Context, q ask.Request) (ask.Answer, error) {
 	}
 	return a, nil
 }
+
+// Asked is how many questions were put so far, tries and unchanged answers included.
+func (s *Server) Asked() int64 { return s.asked.Load() }
 
 func (s *Server) request(ctx context.Context, q ask.Request) (*http.Request, string, error) {
 	u := s.base.JoinPath(q.Path)
