@@ -95,7 +95,7 @@ func TestBusy(t *testing.T) {
 		t.Errorf("Put once more = %+v, %v; want all there already", got, err)
 	}
 	st, err := s.Stats(ctx)
-	if err != nil || int(st.Builds) != len(puts) {
-		t.Errorf("%+v, %v: want %d builds", st, err, len(puts))
+	if want := len(puts) - 1; err != nil || int(st.Builds) != want { // one is a part of another
+		t.Errorf("%+v, %v: want %d builds", st, err, want)
 	}
 }

@@ -220,7 +220,7 @@ func TestServers_migrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := s.Stats(t.Context())
-	if err != nil || st.Version != want || st.Builds != 10 {
+	if err != nil || st.Version != want || st.Builds != 9 { // one of the batch is a part of another
 		t.Errorf("Stats = %+v, %v", st, err)
 	}
 	if err := s.Exec(t.Context(), "UPDATE schema_version SET version = 99"); err != nil {
