@@ -44,7 +44,7 @@ func podsAgentStopped(t *testing.T, n *node) {
 			ids = append(ids, id)
 		}
 		// One that waited for the agent would wait until it goes on.
-		for _, do := range [][]string{{"start"}, {"rm", "-f"}} {
+		for _, do := range [][]string{{"start"}, {"stop"}, {"rm"}} {
 			if _, err := n.Crictl(append(append([]string{"--timeout", "60s"}, do...), ids...)...); err != nil {
 				t.Fatalf("%v after the agent was stopped: %v", time.Since(begun), err)
 			}
