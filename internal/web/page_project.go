@@ -41,6 +41,7 @@ type groupRow struct {
 	Peak     string
 	OOM      string
 	Last     stamp
+	Stats    *jobStats // instead of Wall
 }
 
 type groupsView struct {
@@ -155,6 +156,7 @@ func (p *Pages) project(w http.ResponseWriter, r *http.Request) error {
 	v.Table = groupTableOf("job", gs, p.o.Now(), func(g *Group) (link, string) {
 		return jobLink(g.Project, g.Name, v.S.Range), href("/builds", "project", g.Project, "job", g.Name, "t", v.S.Range)
 	})
+	v.Table.stats(gs, rows, p.o.Now())
 	if len(gs) == 0 {
 		v.Empty = "No build of this project ended in this time."
 	}

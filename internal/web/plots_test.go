@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,16 @@ func TestBuild_kinds(t *testing.T) {
 	wants(t, body, "Memory by kind", "files and kernel", "Disk operations <small>/s</small> <small>mean of each stage</small>", ">Total over time</a>", ">Bytes</a>", "<th scope=\"col\" class=\"n\">read avg, /s</th>", `<td class="n">51.0</td>`,
 		`data-trace="/trace/gitlab/gitlab.example.com/4242?disk=ops&amp;mem=kinds"`)
 	lacks(t, body, "peak 2.41", "NaN", "swap")
+	// In the first step more was written than read; what is written goes down from zero.
+	var tops [2]float64
+	for i, class := range []string{"disk", "disk dash"} {
+		if m := regexp.MustCompile(`class="line ` + class + `" d="M[0-9.]+ ([0-9.]+)L`).FindStringSubmatch(body); m != nil {
+			tops[i], _ = strconv.ParseFloat(m[1], 64)
+		}
+	}
+	if tops[0] <= 0 || tops[1] <= tops[0] {
+		t.Errorf("lines begin at heights %v from the top: want the second below", tops)
+	}
 	_, body = get(t, h, key(webtest.Absent())+"?mem=kinds&disk=ops")
 	wants(t, body, "Memory over time was not read")
 	lacks(t, body, "By kind", "by kind", "perations</a>", "NaN")
@@ -132,4 +143,20 @@ func TestJob_trends(t *testing.T) {
 	wants(t, body, "Of 1,200 builds", "These are the latest 1200.")
 	_, body = get(t, pages(t, many(1500)), path+"&from=2026-11-20&to=2026-11-22T00:00")
 	wants(t, body, "A dot is a build", fmt.Sprintf(`data-brush="%d %d"`, time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2026, 11, 22, 0, 0, 1, 0, time.UTC).Unix()), `from=2026-11-20&amp;`)
+}
+
+// The jobs of a project have their percentiles, peaks against limits and whether they
+// cost more than a week before.
+func TestProject_jobs(t *testing.T) {
+	m := many(300) // about ten a day; the latest 50, of five days, cost four times as much
+	for _, r := range m.Records[51:] {
+		r.Usage.CPUSeconds.Total.Value *= 0.5
+	}
+	m.Records[0].Result, m.Records[0].Verdicts = "canceled", []cimeter.Verdict{{Kind: "oom"}}
+	m.Records[1].Verdicts = []cimeter.Verdict{{Kind: "oom"}}
+	_, body := get(t, pages(t, m), "/project?name=group%2Fapp")
+	wants(t, body, `>95 % under <small>s</small></th>`, `<td class="n">256.0</td><td class="n">259.0</td><td class="n">77 %</td><td class="n"><span class="change more">▲ 292 %<span class="hidden"> more</span></span></td><td class="n">1 of 299</td>`)
+	lacks(t, body, "mean time")
+	_, body = get(t, pages(t, m), "/project?name=group%2Fapp&t=24h") // too few to compare
+	wants(t, body, `<td class="n"><span class="change ">–</span></td>`)
 }
