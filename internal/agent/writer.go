@@ -23,7 +23,7 @@ type writer struct {
 	records Records
 	log     *slog.Logger
 
-	written, failures, dropped, pending *tally.Value
+	written, failures, dropped, refused, pending *tally.Value
 
 	mu          sync.Mutex
 	queue       []*cimeter.Record
@@ -38,6 +38,7 @@ func newWriter(r Records, t *tally.Table, log *slog.Logger) *writer {
 		written:     t.Value(catalog.AgentRecords),
 		failures:    t.Value(catalog.AgentRecordWriteFailures),
 		dropped:     t.Value(catalog.AgentDropped, "disk"),
+		refused:     t.Value(catalog.AgentDropped, "invalid"),
 		pending:     t.Value(catalog.AgentRecordsPending),
 		checkpoints: make(map[string]*attrib.Snapshot),
 		wake:        make(chan struct{}, 1),
@@ -131,6 +132,13 @@ func (w *writer) flush() error {
 			break
 		}
 		err := w.records.Put(r)
+		if errors.Is(err, cimeter.ErrInvalid) {
+			// It will not be better the next time, and those behind it wait.
+			w.refused.Add(1)
+			w.log.Error("record cannot be kept", "build", r.Key, "err", err)
+			w.taken(r)
+			continue
+		}
 		if err != nil && !errors.Is(err, cimeter.ErrConflict) {
 			return w.failed(err)
 		}

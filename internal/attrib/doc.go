@@ -50,6 +50,9 @@ const (
 	// maxParts is over any real build's number of container starts and stage
 	// boundaries; further ones join the last.
 	maxParts = 1024
+	// maxStages keeps a record far below what is stored and sent of one, 1 MiB, at
+	// 2 KiB a stage; further stages are added up as one.
+	maxStages = 256
 	// maxEvidence bounds what is kept to tell a stager again after a restart.
 	maxEvidence = 4 * maxParts
 	// maxGaps keeps a flapping agent from growing a record.

@@ -184,6 +184,14 @@ func (b *build) stages(end time.Time) []cimeter.Stage {
 		}
 		k := key{p.Name, p.Attempt}
 		m, ok := merged[k]
+		if !ok && len(order) >= maxStages {
+			p.Name, p.Attempt = tally.Other, 1
+			if p.Alongside {
+				p.Name = "service:" + tally.Other
+			}
+			k = key{p.Name, 1}
+			m, ok = merged[k]
+		}
 		if !ok {
 			merged[k] = &p
 			order = append(order, &p)
