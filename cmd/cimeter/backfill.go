@@ -71,7 +71,8 @@ func (c *backfillCmd) Run(e *env) error {
 	now := time.Now()
 	f, err := filter.Parse("since:" + strconv.Quote(c.Since))
 	if err != nil || len(f) != 1 || f[0].Field != filter.Since {
-		return fmt.Errorf("--since: %.64q: want 30d, 2026-11-01, or 2026-11-01T12:00:00Z", c.Since)
+		fmt.Fprintf(e.stderr, "cimeter: --since: %.64q: want 30d, 2026-11-01, or 2026-11-01T12:00:00Z\n", c.Since)
+		return exitCode(exitUsage)
 	}
 	since := f.Resolve(now)[0].At
 	conf, err := config.Load(c.Config)
