@@ -218,6 +218,28 @@ func TestTop_Scroll(t *testing.T) {
 	}
 }
 
+// Each key that the help names for the mark moves it where it says.
+func TestTop_Mark(t *testing.T) {
+	for keys, want := range map[string]string{
+		"j": "k/99", "jj": "k/98", "j\x1b[B": "k/98", "jjjk": "k/98", "jjj\x1b[A": "k/98", "k": "k/99",
+		"jG": "k/00", "jGg": "k/99", "j\x1b[F": "k/00", "j\x1bOF\x1b[H": "k/99", "j\x1b[8~\x1b[7~": "k/99",
+		"j\x1b[6~": "k/92", "j\x1b[6~\x1b[6~\x1b[5~": "k/92", "jG\x1b[5~": "k/07", "j\x1b[5~": "k/99", "jGj": "k/00",
+	} {
+		top := terminal.NewTop(terminal.Options{})
+		var rows []terminal.Running
+		for i := range 100 {
+			rows = append(rows, terminal.Running{Key: fmt.Sprintf("k/%02d", i), Elapsed: time.Duration(i) * time.Second})
+		}
+		top.Show(rows, "", start)
+		press(top, "t") // the longest first
+		screen(t, top, 80, 10)
+		press(top, keys+"\r")
+		if all := strings.Join(screen(t, top, 80, 24), "\n"); !strings.Contains(all, want) {
+			t.Errorf("%q: want the detail of %s in\n%s", keys, want, all)
+		}
+	}
+}
+
 func TestTop_Stale(t *testing.T) {
 	top := newTop()
 	top.Fail("connection refused", start.Add(7*time.Second))

@@ -54,6 +54,21 @@ func TestVerify(t *testing.T) {
 		t.Errorf("%d of %d damaged pages were told", told, pages)
 	}
 	t.Logf("%d of %d damaged pages were told", told, pages)
+	// An index that does not tell what the rows do.
+	s = openAt(t, path)
+	for _, statement := range []string{
+		"CREATE INDEX probe ON meta (value)", "PRAGMA writable_schema = ON", "UPDATE sqlite_schema SET sql = 'CREATE INDEX probe ON meta (name)' WHERE name = 'probe'",
+	} {
+		if err := s.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.Verify(t.Context(), path); !errors.Is(err, cimeter.ErrUnavailable) || !strings.Contains(err.Error(), "index probe") {
+		t.Errorf("an index without its rows: %v", err)
+	}
 	none := filepath.Join(dir, "none")
 	if _, err := sqlite.Verify(t.Context(), none); !errors.Is(err, cimeter.ErrNotFound) {
 		t.Errorf("no file: %v", err)
