@@ -13,8 +13,8 @@ import (
 
 // containerd 2 starts no container while one that follows its events does not take
 // them: what it sends fills the socket's buffer, which is its own to size, a quota of
-// 64 KiB and a queue of a hundred, and then every start waits (internal/eventq; a
-// larger window of HTTP/2 changes nothing of that). A process that was stopped can do
+// 64 KiB and a queue of a hundred, and then every start waits (containerd 2.4.2,
+// internal/eventq; a larger window of HTTP/2 changes nothing of that). A process that was stopped can do
 // nothing about it. So each stream has a deadline, which the runtime's own gRPC server
 // holds, and a new one is opened before it: what is left of a stopped agent is gone
 // when the deadline has passed.
@@ -23,8 +23,8 @@ import (
 // after one that told nothing until something has happened, or an idle runtime would
 // collect them: then the runtime is asked, as one that has no stream.
 //
-// CRI-O drops events for which it has no room, so that nothing waits; up to 1.34 it may
-// end itself when two events meet a stream that has ended. Its stream has no deadline.
+// CRI-O drops events for which it has no room, so that nothing waits; and versions of it
+// panic when two events meet a stream that has just ended. Its stream has no deadline.
 
 // streamed is one event of the stream, or why it ended, or one of these.
 type streamed struct {
