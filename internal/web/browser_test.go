@@ -227,7 +227,7 @@ func (h *harm) look(m *webtest.Memory, paths ...string) {
 				h.t.Errorf("%.300s: asked %s", path, r)
 			}
 		}
-		if n := webtest.Eval[int](h.tab, `document.querySelectorAll("script:not([src]),iframe,base,meta[http-equiv],img,[onload],[onerror],[onmouseover],[onfocus],[style],style").length - document.querySelectorAll(".live [style]").length`); n != 0 {
+		if n := webtest.Eval[int](h.tab, `document.querySelectorAll("script:not([src]),iframe,base,meta[http-equiv],img,[onload],[onerror],[onmouseover],[onfocus],[style],style").length - document.querySelectorAll(".live [style],html[style]").length`); n != 0 {
 			h.t.Errorf("%.300s: %d elements that no template has", path, n)
 		}
 	}

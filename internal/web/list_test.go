@@ -16,7 +16,7 @@ import (
 // is no column is named, and links have the one form.
 func TestBuilds_columns(t *testing.T) {
 	h := pages(t, &webtest.Memory{Records: webtest.History(60)})
-	const usual = `data-label="ref" data-label="machine" data-label="started" data-label="queue" data-label="time" data-label="CPU" data-label="over time" data-label="memory" data-label="disk" data-label="net"`
+	const usual = `data-label="ref" data-label="machine" data-label="started" data-label="queue s" data-label="time s" data-label="CPU s" data-label="over time" data-label="memory GiB" data-label="disk GiB" data-label="net GiB"`
 	labels := regexp.MustCompile(`data-label="[^"]*"`)
 	heads := regexp.MustCompile(`<th scope="col"`)
 	for _, c := range []struct {
@@ -25,8 +25,8 @@ func TestBuilds_columns(t *testing.T) {
 		say          string
 	}{
 		{"", usual, 13, ""},
-		{"cols=cpu,mem,runner", `data-label="runner" data-label="CPU" data-label="memory"`, 4, ""},
-		{"cols=build&cols=mem&cols=cpu&cols=runner", `data-label="runner" data-label="CPU" data-label="memory"`, 4, ""},
+		{"cols=cpu,mem,runner", `data-label="runner" data-label="CPU s" data-label="memory GiB"`, 4, ""},
+		{"cols=build&cols=mem&cols=cpu&cols=runner", `data-label="runner" data-label="CPU s" data-label="memory GiB"`, 4, ""},
 		{"cols=build", "", 1, ""},
 		{"cols=", usual, 13, ""},
 		{"cols=ended,cores,colour", `data-label="ended" data-label="cores"`, 3, "cols: there is no column colour: want build, result"},
@@ -98,6 +98,15 @@ func TestBuilds_export(t *testing.T) {
 			}
 		}
 	}
+}
+
+// An empty list names what hides every build, and leads to what it hides.
+func TestBuilds_empty(t *testing.T) {
+	h := pages(t, fleet())
+	_, body := get(t, h, "/builds?q=result:skipped&cols=cpu")
+	wants(t, body, "No build matches <code>result:skipped</code>.", `href="/builds?cols=build%2Ccpu&amp;t=24h">`, " builds without result:skipped</a>")
+	_, body = get(t, h, "/builds?q=result:failed+x9&t=1h")
+	wants(t, body, "No build matches <code>result:failed</code>, <code>x9</code>.", " builds without the filter</a>")
 }
 
 // Machines are of a state and in an order that the address says, and what it says wrong

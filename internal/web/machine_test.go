@@ -106,7 +106,7 @@ func TestNow_links(t *testing.T) {
 	_, status, _ := strings.Cut(body, `id="now-status"`)
 	status, _, _ = strings.Cut(status, "</dl>")
 	wants(t, status, `<a href="/machines">9 machines</a>`, `href="/machines?state=silent"`, `<a href="/?show=running">19 builds running</a>`, `href="/?show=silent" title="they ran when their machines were last heard of">4 builds unknown`,
-		`<a href="/?sort=-cpu">29.6 of 112 cores</a>`, `>71.0 %</a> <small><a href="/machine?name=ci-6"`, ">3.0 s old</a>")
+		`<a href="/?sort=-cpu">29.6 of 112 cores</a>`, `>71.0 %</a> <small><a href="/machine?name=ci-6"`, ">3 s old</a>")
 	names := regexp.MustCompile(`<th scope="rowgroup"><a href="/machine\?name=([^"]*)"`)
 	for target, want := range map[string]string{
 		"/": "ci-5 ci-9 ci-1 ci-6 ci-7 ci-3 ci-2 ci-4 ci-8", "/?show=silent": "ci-5", "/?show=running&sort=name": "ci-1 ci-2 ci-3 ci-4 ci-6 ci-7 ci-8 ci-9",
@@ -134,11 +134,11 @@ func TestNow_links(t *testing.T) {
 // beside each value.
 func TestNow_units(t *testing.T) {
 	small := web.Running{Row: web.Row{Build: cimeter.Build{Key: "gitlab/x/1", Name: "lint"}, StartedAt: webtest.Now.Add(-time.Minute), Running: true}, MemoryNow: cimeter.Some[uint64](40 << 20), DiskNow: cimeter.Some(512.0 * 1024)}
-	m := web.Machine{Name: "ci-1", LastSeen: webtest.Now, CPUs: 4, MemoryBytes: 64 << 30, MemoryUsed: cimeter.Some[uint64](5 << 30), DiskRate: cimeter.Some(3.0 * 1024 * 1024), Running: []web.Running{small}}
+	m := web.Machine{Name: "ci-1", LastSeen: webtest.Now, CPUs: 4, MemoryBytes: 64 << 30, MemoryUsed: cimeter.Some[uint64](512 << 20), DiskRate: cimeter.Some(3.0 * 1024 * 1024), Running: []web.Running{small}}
 	for _, target := range []string{"/", "/machine?name=ci-1"} {
 		_, body := get(t, pages(t, &webtest.Memory{Fleet: []web.Machine{m}}), target)
 		wants(t, body, "memory <small>GiB</small>", "disk <small>MiB/s</small>", `data-label="memory GiB">0.039<`, `data-label="disk MiB/s">0.50<`, `data-label="net MiB/s">–<`)
 	}
 	_, body := get(t, pages(t, &webtest.Memory{Fleet: []web.Machine{m}}), "/")
-	wants(t, body, `data-label="memory GiB">5.00 of 64.0<`)
+	wants(t, body, `data-label="memory GiB">0.50 of 64.0<`)
 }

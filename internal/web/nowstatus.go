@@ -3,8 +3,8 @@ package web
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter/internal/queue"
@@ -61,7 +61,7 @@ func (v *nowView) status(ms []Machine, gone int, now time.Time) {
 			Notes: []link{{"on " + name(worst.Name), href("/machine", "name", worst.Name), title(worst.Name)}}})
 	}
 	if oldest != nil {
-		v.Status = append(v.Status, nowFigure{Label: "data", Value: link{seconds(max(0, math.Round(now.Sub(oldest.LastSeen).Seconds()))) + " old", "/machines?state=reports", "the oldest heartbeat of those that are not silent"}})
+		v.Status = append(v.Status, nowFigure{Label: "data", Value: link{strings.TrimSuffix(ago(now, oldest.LastSeen), " ago") + " old", "/machines?state=reports", "the oldest heartbeat of those that are not silent"}})
 	}
 	if gone > 0 {
 		v.Gone = plural(gone, "machine") + " not seen for ten minutes"

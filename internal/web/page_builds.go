@@ -37,6 +37,7 @@ type buildsView struct {
 	Count    string
 	Totals   []figure
 	Headings []heading
+	Units    map[string]string // of columns
 	Rows     []buildRow
 	First    string
 	Next     string
@@ -160,6 +161,7 @@ func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 		v.Rows = append(v.Rows, cols.row(&page.Rows[i], now))
 	}
 	v.Headings = cols.headings(&v.S, q, v.Shows)
+	v.Units = map[string]string{"queue": cols.queue.Unit, "wall": cols.wall.Unit, "cpu": cols.cpu.Unit, "mem": cols.memory.Unit, "io": cols.disk.Unit, "net": cols.net.Unit}
 	if q.Cursor != "" {
 		v.First = v.S.url("/builds")
 	}
@@ -208,7 +210,11 @@ func (p *Pages) hidden(r *http.Request, v *buildsView, q Query) error {
 		return err
 	}
 	if n > 0 {
-		v.Hidden = append(v.Hidden, link{Text: builds(n) + " without the filter", URL: href("/builds", "t", v.S.Range, "from", v.S.From, "to", v.S.To)})
+		what := "the filter"
+		if len(v.Chips) == 1 {
+			what = v.Chips[0].Text
+		}
+		v.Hidden = append(v.Hidden, link{Text: builds(n) + " without " + what, URL: href("/builds", "t", v.S.Range, "from", v.S.From, "to", v.S.To, columnsParameter, v.S.values.Get(columnsParameter))})
 	}
 	if n, err = without(isTime); err != nil {
 		return err

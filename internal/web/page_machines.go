@@ -20,6 +20,8 @@ type machinesView struct {
 	States   []choice
 	Problem  string
 	Headings []heading
+	CPUUnit  string
+	MemUnit  string
 	Rows     []machineListRow
 	Pages    []choice
 	Gone     string
@@ -100,7 +102,7 @@ func (p *Pages) machines(w http.ResponseWriter, r *http.Request) error {
 			return href("/builds", "machine", machine, "t", s.Range, "from", s.From, "to", s.To)
 		}))
 	}
-	v.Headings = cols.headings(&s, sort)
+	v.Headings, v.CPUUnit, v.MemUnit = cols.headings(&s, sort), cols.cpu.Unit, cols.memory.Unit
 	if len(v.Rows) == 0 && !v.Empty {
 		v.Hidden = s.url("/machines", "state", "")
 	}

@@ -171,6 +171,8 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request) error {
 	status := http.StatusOK
 	if v.Problem = f.problem(&st); v.Problem != "" {
 		status, f = http.StatusBadRequest, queueFilter{}
+	} else if t := q.Get("t"); t != "" && !slices.ContainsFunc(queueSpans, func(s queueSpan) bool { return s.name == t }) {
+		v.Problem, status = "t: want 1h, 6h, 24h or 7d", http.StatusBadRequest
 	}
 	v.now(&st, q, f)
 	v.why(&st, q, f)

@@ -131,6 +131,12 @@ func TestMachine_blocks(t *testing.T) {
 	for _, problem := range tab.Problems() {
 		t.Error(problem)
 	}
+
+	// The head of a list that fits stays in sight, right below the bar.
+	tab.Go(s.URL + "/builds")
+	if apart := webtest.Eval[float64](tab, `new Promise(done => { scrollTo(0, 700); requestAnimationFrame(() => done(document.querySelector(".builds thead th").getBoundingClientRect().top - document.querySelector(".top").getBoundingClientRect().bottom)); })`); apart < -1 || apart > 1 {
+		t.Errorf("scrolled, the head of the list is %.0f px below the bar", apart)
+	}
 }
 
 // The slots that a runner used, of those that its CI server tells, and what builds

@@ -77,7 +77,7 @@ func TestQueue_filter(t *testing.T) {
 	lacks(t, body, "example.com/5000")
 	_, body = queuePage(t, st, "/queue?show=running")
 	wants(t, body, "machine starting", `href="/builds/gitlab/gitlab.example.com/5300"`, `href="https://gitlab.example.com/jobs/5302"`, `href="/machine?name=ci-1"`)
-	for _, bad := range []string{"why=x", "show=x", "server=x"} {
+	for _, bad := range []string{"why=x", "show=x", "server=x", "t=x"} {
 		code, body := queuePage(t, st, "/queue?"+bad)
 		name, _, _ := strings.Cut(bad, "=")
 		if code != http.StatusBadRequest || !strings.Contains(body, `role="alert">`+name+": ") {

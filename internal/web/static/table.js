@@ -1,7 +1,20 @@
 "use strict";
 // Lists by keyboard, and the choice of two builds to compare.
 (() => {
-	const { all, say, keys } = cimeter;
+	const { all, say, keys, themed } = cimeter;
+	// A table that fits needs no region of its own to scroll, and its head stays in sight.
+	const fit = () => {
+		document.documentElement.style.setProperty("--top", document.querySelector(".top").offsetHeight + "px");
+		for (const s of all(".scroll")) {
+			const t = s.querySelector("table");
+			s.classList.toggle("fits", !!t && s.clientWidth > 0 && t.offsetWidth <= s.clientWidth);
+		}
+	};
+	addEventListener("resize", fit);
+	document.addEventListener("toggle", fit, true);
+	themed.addEventListener("fresh", fit);
+	fit();
+
 	const form = document.querySelector("[data-compare]");
 	const rows = () => all("tbody tr").filter(r => r.querySelector("th a"));
 	const move = by => {
