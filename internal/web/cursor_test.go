@@ -273,6 +273,9 @@ func TestBuild_live(t *testing.T) {
 	if !webtest.Eval[bool](tab, `new Promise(done => { const look = n => { const l = document.querySelector("#lanes .cursor-line"); if (l && !l.hidden || n > 100) done(n <= 100); else setTimeout(look, 10, n + 1); }; look(0); })`) {
 		t.Error("no cursor over the lanes")
 	}
+	if !webtest.Eval[bool](tab, `new Promise(done => { const was = cimeter.build.charts()[0].u; const look = n => { const u = cimeter.build.charts()[0].u; if (u !== was || n > 500) setTimeout(() => done(u !== was && u.cursor.left > 0), 0); else setTimeout(look, 1, n + 1); }; look(0); })`) {
+		t.Error("charts that were drawn anew have lost the cursor")
+	}
 	webtest.Eval[any](tab, `document.querySelector("[data-pause]").click()`)
 	show(303, 4)
 	if got := webtest.Eval[string](tab, `new Promise(done => setTimeout(() => done(document.querySelector("#figures .cpu .value").textContent + " " + document.querySelector("[data-live-state]").textContent), 300))`); got != "202 s paused" {

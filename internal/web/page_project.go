@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	groupRows   = 100  // groups in a table
-	historyMost = 300  // builds of a job that are read at once
-	trendsMost  = 1200 // builds that trends show at most
-	trendsFrom  = 5    // builds that a trend needs
+	groupRows   = 100 // groups in a table
+	historyMost = 300 // builds of a job that are read at once
+	trendsMost  = 600 // builds of a job that are read at most: twice as many take longer than a page may
+	trendsFrom  = 5   // builds that a trend needs
 )
 
 // groupTable is builds added up, a row a group.
@@ -164,25 +164,16 @@ func (p *Pages) project(w http.ResponseWriter, r *http.Request) error {
 }
 
 // latest are the latest builds of a filter, oldest first, the sums of all of them, and
-// whether there are more than were read.
+// whether there are more than were read: a page of a project is to be made in a tenth of
+// a second, however many builds it has.
 func (p *Pages) latest(ctx context.Context, f filter.Filter) (rows []Row, sums *Sums, more bool, err error) {
-	q := Query{Filter: f, Sort: SortEnded, Limit: historyMost, Sums: true}
-	for {
-		page, err := p.o.Source.Builds(ctx, q)
-		if err != nil {
-			return nil, nil, false, err
-		}
-		rows = append(rows, page.Rows...)
-		if q.Sums {
-			sums, q.Sums = page.Sums, false
-		}
-		if more, q.Cursor = page.Next != "", page.Next; !more || len(page.Rows) == 0 || len(rows) >= trendsMost {
-			break
-		}
+	page, err := p.o.Source.Builds(ctx, Query{Filter: f, Sort: SortEnded, Limit: historyMost, Sums: true})
+	if err != nil {
+		return nil, nil, false, err
 	}
-	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Running || r.StartedAt.IsZero() })
+	rows = slices.DeleteFunc(page.Rows, func(r Row) bool { return r.Running || r.StartedAt.IsZero() })
 	slices.Reverse(rows)
-	return rows, sums, more, nil
+	return rows, page.Sums, page.Next != "", nil
 }
 
 // trendsFor are the trends of rows, oldest first, over a time, or why there are none; cut:
