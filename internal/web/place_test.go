@@ -88,7 +88,9 @@ func TestMachine_blocks(t *testing.T) {
 		tab.Go(s.URL + "/machine?name=ci-7")
 		return webtest.Eval[place](tab, `(() => { const e = document.querySelector(".occupancy .lane"), r = (e.scrollIntoView({block: "center"}), e.getBoundingClientRect()), [x, w] = e.querySelector("path").getAttribute("d").split("M")[3].split(" 13h").map(Number); return {X: r.x + r.width*(x + w/2)/2000, Y: r.y + r.height/2, Left: r.x, Width: r.width}; })()`)
 	}
-	told := func() string { return webtest.Eval[string](tab, `document.querySelector("[data-pointed]").textContent`) }
+	told := func() string {
+		return webtest.Eval[string](tab, `document.querySelector("[data-pointed]").textContent`)
+	}
 	p := open()
 	tab.Shot(t, "machine-crowded")
 	checkNodes(t, tab)
