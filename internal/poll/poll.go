@@ -204,7 +204,7 @@ func (p *Poller) Cancel(ctx context.Context, key, by string) error {
 	ctx, stop := context.WithTimeout(ctx, CancelTime)
 	defer stop()
 	err := s.Cancel.Cancel(ctx, key)
-	log := p.log.With("build", key, "server", s.Name, "by", by) // each is a kind of its own: none is left out as a repeat
+	log := p.log.With("build", key, "server", s.Name, "by", by) // a kind of its own: not a repeat of another one
 	if err != nil {
 		log.Warn("build was not canceled", "err", err)
 		return fmt.Errorf("cancel %s: %w", key, err)
