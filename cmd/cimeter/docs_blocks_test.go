@@ -20,27 +20,30 @@ import (
 // docBlock is what a document shows in one piece.
 type docBlock struct{ file, kind, text string }
 
-// tested are the documents whose blocks have tests of their own, by kind of block.
+// tested are the documents whose blocks have tests of their own, by kind of block, as
+// folders with functions.
 var tested = map[string]string{
-	"README.md sh":              "TestReadme",
-	"troubleshooting.md sh":     "TestDocuments_commands",
-	"security.md sh":            "TestDocuments_commands",
-	"install.md sh":             "deploy TestInstallPage, TestImage, TestAPIServer, TestRelease; e2e TestInstall",
-	"outputs.md yaml":           "TestOutputs_documentation",
-	"beside-cadvisor.md promql": "internal/dashboard TestDocument",
-	"identities.md yaml":        "TestRunnerJobs, internal/kubeapi",
-	"config.md yaml":            "internal/config TestDocumentation",
-	"ephemeral-machines.md *":   "TestEphemeralMachines, internal/discover",
-	"summary.md *":              "TestSummary_documentation",
-	"nested.md json":            "it is an answer",
-	"debug.md json":             "it is an answer",
-	"library.md go":             "TestDocuments_library",
-	"server.md sh":              "TestDocuments_server",
-	"queue.md sh":               "TestDocuments_server",
-	"outputs.md sh":             "TestDocuments_blocks",
-	"overhead.md sh":            "TestDocuments_blocks",
-	"comparison.md sh":          "TestDocuments_blocks",
+	"README.md sh":              "cmd/cimeter TestReadme",
+	"troubleshooting.md sh":     "cmd/cimeter TestDocuments_commands",
+	"security.md sh":            "cmd/cimeter TestDocuments_commands",
+	"install.md sh":             "deploy TestInstallPage, deploy TestImage, deploy TestChartOnAPIServer, deploy TestRelease, e2e TestInstall",
+	"outputs.md yaml":           "cmd/cimeter TestOutputs_documentation",
+	"beside-cadvisor.md promql": "internal/dashboard TestBesideCadvisor",
+	"identities.md yaml":        "cmd/cimeter TestRunnerJobs, internal/kubeapi TestClient_real",
+	"ephemeral-machines.md *":   "cmd/cimeter TestEphemeralMachines, internal/discover TestConsul_fleet",
+	"summary.md *":              "cmd/cimeter TestSummaryDocument",
+	"library.md go":             "cmd/cimeter TestDocuments_library",
+	"server.md sh":              "cmd/cimeter TestDocuments_server",
+	"queue.md sh":               "cmd/cimeter TestDocuments_server",
+	"outputs.md sh":             inBlocks,
+	"overhead.md sh":            inBlocks,
+	"comparison.md sh":          inBlocks,
+	"nested.md json":            "", // an answer
+	"debug.md json":             "", // an answer
 }
+
+// inBlocks says that a block is TestDocuments_blocks's.
+const inBlocks = "cmd/cimeter TestDocuments_blocks"
 
 var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
 
@@ -72,8 +75,9 @@ func TestDocuments_blocks(t *testing.T) {
 	for _, b := range docBlocks(t) {
 		name := b.file + " " + b.kind
 		own := slices.ContainsFunc([]string{name, b.file + " *"}, func(n string) bool {
-			used[n] = used[n] || tested[n] != ""
-			return tested[n] != ""
+			_, own := tested[n]
+			used[n] = used[n] || own
+			return own
 		})
 		switch {
 		case b.kind == "" && strings.HasPrefix(b.text, "cimeter agent "):
@@ -100,16 +104,21 @@ func TestDocuments_blocks(t *testing.T) {
 			if err := readable(b.text); err != nil {
 				t.Errorf("%s: %v in\n%s", b.file, err, b.text)
 			}
-		case b.kind == "sh" && tested[name] == "TestDocuments_blocks":
+		case b.kind == "sh" && tested[name] == inBlocks:
 			run++
 			checkMake(t, b)
 		case !own:
 			t.Errorf("%s: no test runs this block of %s:\n%s", b.file, b.kind, b.text)
 		}
 	}
-	for name := range tested {
+	for name, by := range tested {
 		if !used[name] {
 			t.Errorf("there is no block of %s", name)
+		}
+		for test := range strings.SplitSeq(by, ", ") {
+			if dir, function, ok := strings.Cut(test, " "); ok {
+				shell(t, "../..", fmt.Sprintf("grep -q '^func %s(' %s/*_test.go", function, dir))
+			}
 		}
 	}
 	if read < 15 || run < 5 {
