@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -206,11 +207,14 @@ type churn struct {
 	wg      sync.WaitGroup
 	mu      sync.Mutex
 	errs    []error
+	lives   map[string]span // from before a build's begin to after its end
 }
+
+type span struct{ begin, end time.Time }
 
 // churn begins builds in this many workers. Their numbers begin at 1000.
 func (b *bare) churn(workers int, first int, play func(s *bareBuild) error) *churn {
-	c := &churn{b: b, account: account{want: map[string]time.Duration{}}, stop: make(chan struct{})}
+	c := &churn{b: b, account: account{want: map[string]time.Duration{}}, stop: make(chan struct{}), lives: map[string]span{}}
 	var number atomic.Int64
 	number.Store(int64(first))
 	for range workers {
@@ -222,10 +226,11 @@ func (b *bare) churn(workers int, first int, play func(s *bareBuild) error) *chu
 				default:
 				}
 				s := b.build(int(number.Add(1)))
+				begun := time.Now()
 				err := play(s)
 				s.remove()
 				c.mu.Lock()
-				c.account.want[s.Key()] = s.spent
+				c.account.want[s.Key()], c.lives[s.Key()] = s.spent, span{begun, time.Now()}
 				if err != nil {
 					c.errs = append(c.errs, err)
 				}
@@ -237,6 +242,18 @@ func (b *bare) churn(workers int, first int, play func(s *bareBuild) error) *chu
 		})
 	}
 	return c
+}
+
+// forget takes the builds out of the account that lived while nobody saw them: wholly
+// within one of these times.
+func (c *churn) forget(t *testing.T, unseen []span) {
+	t.Helper()
+	for key, life := range c.lives {
+		if slices.ContainsFunc(unseen, func(u span) bool { return life.begin.After(u.begin) && life.end.Before(u.end) }) {
+			t.Logf("%s lived for %v while no agent did", key, life.end.Sub(life.begin))
+			delete(c.account.want, key)
+		}
+	}
 }
 
 // end lets the builds that run come to their end and returns the account.

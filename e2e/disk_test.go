@@ -110,8 +110,12 @@ func TestAgentDisk(t *testing.T) {
 			a.await(b.build(1).Key())
 			cpu := a.metric("cimeter_stage_cpu_seconds_total", `project="acme/bare"`)
 			end := f.begin(t, a, disk)
+			spent := -c.want[b.build(1).Key()]
 			for n := range 5 {
 				run(10 + n)
+			}
+			for _, s := range c.want {
+				spent += s
 			}
 			a.eventually("the records wait", func() error {
 				if n := a.metric("cimeter_agent_records_pending"); n != 5 {
@@ -122,8 +126,9 @@ func TestAgentDisk(t *testing.T) {
 			if n := a.metric("cimeter_agent_record_write_failures_total"); n < 1 {
 				t.Errorf("%v failures counted, want some", n)
 			}
-			if more := a.metric("cimeter_stage_cpu_seconds_total", `project="acme/bare"`); more < cpu+0.1 {
-				t.Errorf("CPU time counted went from %v to %v s, want 0.1 s more: metering goes on", cpu, more)
+			// Not all of it where the agent is late for ends: see below.
+			if more := a.metric("cimeter_stage_cpu_seconds_total", `project="acme/bare"`); more < cpu+spent.Seconds()/4 {
+				t.Errorf("CPU time counted went from %v to %v s, want a quarter of %v more at least: metering goes on", cpu, more, spent)
 			}
 			if page, err := a.get("/readyz"); err == nil || !strings.Contains(string(page), a.data) && !strings.Contains(string(page), "record") {
 				t.Errorf("/readyz says %q (%v), want not ready for the records", page, err)
