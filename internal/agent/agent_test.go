@@ -19,7 +19,6 @@ import (
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/attrib"
 	"github.com/cimeter/cimeter/internal/catalog"
-	"github.com/cimeter/cimeter/internal/ci/gitlab"
 	"github.com/cimeter/cimeter/internal/tally"
 	"github.com/cimeter/cimeter/internal/testdocker"
 )
@@ -444,50 +443,6 @@ func TestAgent_restart(t *testing.T) {
 		defer s.mu.Unlock()
 		return len(s.checkpoints) == 0
 	})
-}
-
-// A container that goes through several stages is split where its processes'
-// command lines tell the next one.
-func TestAgent_stagesInside(t *testing.T) {
-	e, s := newEngine(), newShelf()
-	o := options(e, s)
-	o.CommandStage = func(_ *cimeter.Identity, cmdline []byte) CommandTold {
-		stage, _ := gitlab.StageInside(cmdline)
-		return CommandTold{Stage: stage, Inside: true}
-	}
-	o.Identify = func(c *cimeter.Container) (cimeter.Identity, bool) {
-		id, ok := identify(c)
-		id.Stage = "" // the container does not tell
-		return id, ok
-	}
-	o.Stager = func(string) attrib.Stager { return silent{} }
-	a, _ := start(t, o)
-	b := newBox(t, "pod", 400*time.Millisecond, "/scripts-12-345/get_sources", "/scripts-12-345/step_script")
-	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
-	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
-	within(t, "the first stage is known", func() bool {
-		n := make(chan bool)
-		a.meter.post(func() {
-			r := a.ledger.Running(time.Now())
-			n <- len(r) == 1 && r[0].Stages[0].Name == "get_sources"
-		})
-		return <-n
-	})
-	go b.in.Write([]byte("\n")) // the second script waits for a line, too
-	used := b.finish(t, func() { seen(t, a) })
-	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
-	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
-	r := s.await(t, "test/build")
-	if len(r.Stages) != 2 || r.Stages[0].Name != "get_sources" || r.Stages[1].Name != "step_script" {
-		t.Fatalf("stages %+v", r.Stages)
-	}
-	checkCPU(t, "build", r.Usage.CPUSeconds.Total, used)
-	for _, st := range r.Stages {
-		// The boundary is found within some 25 ms, more on a busy machine.
-		if c := st.Usage.CPUSeconds.Total.Value; st.Boundary != cimeter.BoundaryCommand || math.Abs(c-used.Seconds()/2) > 0.2 {
-			t.Errorf("%s by %s: CPU %v s, want half of %v", st.Name, st.Boundary, c, used)
-		}
-	}
 }
 
 // silent is a stager that knows nothing.

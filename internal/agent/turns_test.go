@@ -3,14 +3,18 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/attrib"
+	"github.com/cimeter/cimeter/internal/ci/gitlab"
 	"github.com/cimeter/cimeter/internal/testdocker"
 )
 
@@ -138,6 +142,56 @@ func waitsItsTurn(t *testing.T, told func(*cimeter.Identity, []byte) CommandTold
 		want += own
 	}
 	checkCPU(t, "turn", r.Stages[0].Usage.CPUSeconds.Total, want)
+}
+
+// A container that goes through several stages is split where its processes'
+// command lines tell the next one.
+func TestAgent_stagesInside(t *testing.T) {
+	e, s := newEngine(), newShelf()
+	o := options(e, s)
+	o.CommandStage = func(_ *cimeter.Identity, cmdline []byte) CommandTold {
+		stage, _ := gitlab.StageInside(cmdline)
+		return CommandTold{Stage: stage, Inside: true}
+	}
+	o.Identify = func(c *cimeter.Container) (cimeter.Identity, bool) {
+		id, ok := identify(c)
+		id.Stage = "" // the container does not tell
+		return id, ok
+	}
+	o.Stager = func(string) attrib.Stager { return silent{} }
+	a, _ := start(t, o)
+	b := newBox(t, "pod", 400*time.Millisecond, "/scripts-12-345/get_sources", "/scripts-12-345/step_script")
+	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
+	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
+	runs := func(stage string) bool {
+		n := make(chan bool)
+		a.meter.post(func() {
+			r := a.ledger.Running(time.Now())
+			n <- len(r) == 1 && slices.ContainsFunc(r[0].Stages, func(s cimeter.Stage) bool { return s.Name == stage })
+		})
+		return <-n
+	}
+	within(t, "the first stage is known", func() bool { return runs("get_sources") })
+	go func() { // the second script waits for a line, too: until it is known
+		for tick := time.Tick(5 * time.Millisecond); t.Context().Err() == nil && !runs("step_script"); {
+			<-tick
+		}
+		_, _ = b.in.Write([]byte("\n"))
+	}()
+	used := b.finish(t, func() { seen(t, a) })
+	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
+	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
+	r := s.await(t, "test/build")
+	if len(r.Stages) != 2 || r.Stages[0].Name != "get_sources" || r.Stages[1].Name != "step_script" {
+		t.Fatalf("stages %+v", r.Stages)
+	}
+	checkCPU(t, "build", r.Usage.CPUSeconds.Total, used)
+	for _, st := range r.Stages {
+		// What starting takes is not in used.
+		if c := st.Usage.CPUSeconds.Total.Value; st.Boundary != cimeter.BoundaryCommand || math.Abs(c-used.Seconds()/2) > 0.05 {
+			t.Errorf("%s by %s: CPU %v s, want half of %v", st.Name, st.Boundary, c, used)
+		}
+	}
 }
 
 // running is the number of builds that run.
