@@ -255,8 +255,8 @@ func TestShell_inAContainer(t *testing.T) {
 	if err := testdocker.MakeCgroup(container); err != nil {
 		t.Fatal(err)
 	}
-	build := func(job int) []shellBuild {
-		return []shellBuild{{Shells: []shellRun{{Stdin: gitlabExports(job) + short(5, 2000)}}}}
+	build := func(job int) []shellBuild { // of more than the 40 ms that events may gather
+		return []shellBuild{{Shells: []shellRun{{Stdin: gitlabExports(job) + short(40, 2000)}}}}
 	}
 	inside := startRunnerIn(t, "gitlab-runner", joins(t, container), build(jobNumber(800)))
 	inside.run()

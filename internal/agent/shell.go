@@ -188,8 +188,12 @@ func (s *shells) drain() (all int) {
 		return 0
 	}
 	s.own = 0
+	runners := s.forest.Runners()
 	defer func() {
 		s.forest.Settled()
+		if s.forest.Runners() > runners {
+			s.stirred = time.Now()
+		}
 		s.ours = s.unknown > 0 || s.own > 0 && s.own*2 >= all
 	}()
 	for s.conn != nil {

@@ -58,8 +58,8 @@ const (
 	// is no runner: it costs 0.05 % of a core, up to a time of twice idleScan.
 	scanCostTimes = 2000
 	// gatherOthers and gatherYoung are how long events are left to gather that are
-	// other processes' for the most part; the latter within quickFor of a family's
-	// birth or end: what a runner itself starts for a stage tells which it is, and one
+	// other processes' for the most part; the latter within quickFor of a runner's or a
+	// family's birth, or its end: what a runner itself starts for a stage tells which it is, and one
 	// stage follows another. To wake for each would cost more than all that is done for
 	// it. It is not done while a family is not known for whose it is: its processes tell
 	// that, and may be short.
@@ -118,7 +118,7 @@ type shells struct {
 
 	scanned, asked, runnerSeen time.Time
 	scanCost                   time.Duration // CPU time of the last scan
-	stirred                    time.Time     // when a family last came or ended
+	stirred                    time.Time     // when a runner last came, or a family came or ended
 
 	ends map[runnersBuild]time.Duration // see contest
 
