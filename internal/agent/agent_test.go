@@ -258,18 +258,23 @@ func newBox(t *testing.T, name string, burn time.Duration, scripts ...string) *b
 }
 
 // finish has the process burn and end, removes the cgroup as a runtime does,
-// and returns what the process used.
-func (b *box) finish(t *testing.T, whileEmpty func()) time.Duration {
+// and returns what the process used. by is an agent that the time is left to which a
+// runtime takes for that; nil: none.
+func (b *box) finish(t *testing.T, by *Agent) time.Duration {
 	t.Helper()
+	is := func(what string, is func(m *meter, l *live) bool) {
+		if by != nil {
+			within(t, what, func() bool { return by.meter.is(b.ID, is) })
+		}
+	}
+	is("its process is seen", func(_ *meter, l *live) bool { return l.pid >= 0 })
 	if _, err := b.in.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if whileEmpty != nil {
-		whileEmpty()
-	}
+	is("its end is read", func(m *meter, l *live) bool { return l.closed || !l.exited.IsZero() && len(m.ended) == 0 })
 	if err := testdocker.DropCgroup(b.path); err != nil {
 		t.Fatal(err)
 	}
@@ -337,12 +342,19 @@ func within(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// seen waits until the meter has done what was posted before, and a round more.
-func seen(t *testing.T, a *Agent) {
-	t.Helper()
-	done := make(chan struct{})
-	a.meter.post(func() { close(done) })
-	<-done
+// is asks the meter about a container; false: it has none of that id.
+func (m *meter) is(id string, is func(*meter, *live) bool) bool {
+	answer := make(chan bool)
+	m.post(func() {
+		for _, l := range m.paths {
+			if l.id == id {
+				answer <- is(m, l)
+				return
+			}
+		}
+		answer <- false
+	})
+	return <-answer
 }
 
 func checkCPU(t *testing.T, what string, got cimeter.Opt[float64], want time.Duration) {
@@ -360,14 +372,14 @@ func TestAgent_lives(t *testing.T) {
 	one := newBox(t, "one", 300*time.Millisecond)
 	e.tell(cimeter.ContainerCreated, one.Container, cimeter.Opt[int]{})
 	e.tell(cimeter.ContainerStarted, one.Container, cimeter.Opt[int]{})
-	used := one.finish(t, func() { seen(t, a) })
+	used := one.finish(t, a)
 	e.tell(cimeter.ContainerDied, one.Container, cimeter.Some(0))
 
 	// The same container again is another segment.
 	again := newBox(t, "one", 50*time.Millisecond)
 	again.ID = one.ID
 	e.tell(cimeter.ContainerStarted, again.Container, cimeter.Opt[int]{})
-	usedAgain := again.finish(t, func() { seen(t, a) })
+	usedAgain := again.finish(t, a)
 	e.tell(cimeter.ContainerDied, again.Container, cimeter.Some(3))
 	e.tell(cimeter.ContainerDestroyed, one.Container, cimeter.Opt[int]{})
 
@@ -395,7 +407,7 @@ func TestAgent_inspectedAfterItsRemoval(t *testing.T) {
 	b := newBox(t, "step", 20*time.Millisecond)
 	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
 	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
-	used := b.finish(t, func() { seen(t, a) })
+	used := b.finish(t, a)
 	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
 	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	within(t, "the removal is told", func() bool {
@@ -430,7 +442,7 @@ func TestAgent_restart(t *testing.T) {
 	}
 
 	a, _ = start(t, options(e, s))
-	used := b.finish(t, func() { seen(t, a) })
+	used := b.finish(t, a)
 	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
 	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	r := s.await(t, "test/build")
@@ -469,7 +481,7 @@ func TestAgent_missed(t *testing.T) {
 	b := newBox(t, "step", 20*time.Millisecond)
 	e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
 	e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
-	b.finish(t, func() { seen(t, a) })
+	b.finish(t, a)
 	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
 	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	r := s.await(t, "test/build")

@@ -21,7 +21,7 @@ func TestAgent_Figures(t *testing.T) {
 	one := newBox(t, "one", 300*time.Millisecond)
 	e.tell(cimeter.ContainerCreated, one.Container, cimeter.Opt[int]{})
 	e.tell(cimeter.ContainerStarted, one.Container, cimeter.Opt[int]{})
-	used := one.finish(t, func() { seen(t, a) })
+	used := one.finish(t, a)
 	within(t, "the build's CPU time is told", func() bool {
 		v, _ := a.meter.gauges.machineBuilds.Get()
 		return v >= used.Seconds()-0.001

@@ -181,7 +181,7 @@ func TestAgent_engines(t *testing.T) {
 	if !<-waits {
 		t.Error("the other engine's container is given up")
 	}
-	b.finish(t, func() { seen(t, a) })
+	b.finish(t, a)
 	two.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
 	two.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	if r := s.await(t, "test/build"); !r.Complete {

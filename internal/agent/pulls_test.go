@@ -34,7 +34,7 @@ func TestAgent_pull(t *testing.T) {
 			b.Image = test.is
 			e.tell(cimeter.ContainerCreated, b.Container, cimeter.Opt[int]{})
 			e.tell(cimeter.ContainerStarted, b.Container, cimeter.Opt[int]{})
-			b.finish(t, func() { seen(t, a) })
+			b.finish(t, a)
 			e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
 			e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 			r := s.await(t, "test/build")

@@ -125,7 +125,7 @@ func waitsItsTurn(t *testing.T, told func(*cimeter.Identity, []byte) CommandTold
 		t.Fatal(err)
 	}
 	within(t, "its turn is over", func() bool { return stage() == after })
-	own := b.finish(t, func() { seen(t, a) })
+	own := b.finish(t, a)
 	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
 	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 
@@ -178,7 +178,7 @@ func TestAgent_stagesInside(t *testing.T) {
 		}
 		_, _ = b.in.Write([]byte("\n"))
 	}()
-	used := b.finish(t, func() { seen(t, a) })
+	used := b.finish(t, a)
 	e.tell(cimeter.ContainerDied, b.Container, cimeter.Some(0))
 	e.tell(cimeter.ContainerDestroyed, b.Container, cimeter.Opt[int]{})
 	r := s.await(t, "test/build")
