@@ -60,7 +60,7 @@ const (
 	// startTime is how long after its start a role is taken to be under way.
 	startTime = 5 * time.Second
 	// releaseEvery is the time between two releases of the program's pages.
-	releaseEvery = 10 * time.Second
+	releaseEvery = 5 * time.Second
 	// garbagePercent is how much garbage there may be beside what is in use once
 	// a role is under way: little, for a small heap is collected at little cost.
 	garbagePercent = 30
