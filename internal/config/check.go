@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,7 +150,7 @@ func wanted(check string) string {
 	return wantedOutput(check)
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+var variableName = lazily(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // text checks one string. Where no value is a choice, it passes.
 func (d *decoder) text(path, s string, tag reflect.StructTag) {
@@ -181,11 +180,11 @@ func (d *decoder) text(path, s string, tag reflect.StructTag) {
 	case "label":
 		ok = len(s) <= 128 && strings.ToValidUTF8(s, "") == s && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 	case "variable":
-		ok = variableName.MatchString(s)
+		ok = variableName().MatchString(s)
 	case "target":
 		ok = s == "" || validTarget(s)
 	case "service":
-		ok = serviceName.MatchString(s)
+		ok = serviceName().MatchString(s)
 	case "project":
 		ok = projectPath(s)
 	case "webconfig":
@@ -270,7 +269,7 @@ func (d *decoder) webConfig(path, name string) {
 	}
 }
 
-var templateGroup = regexp.MustCompile(`\$\$|\$\{([^}]*)\}|\$\w*`)
+var templateGroup = lazily(`\$\$|\$\{([^}]*)\}|\$\w*`)
 
 // rule checks that a rule can match, can make a build, and that its templates
 // name groups of its own patterns. What a field accepts is its consumer's to say.
@@ -292,7 +291,7 @@ func (d *decoder) rule(path string, r *Rule) {
 	}
 	for name, p := range r.Match.Env {
 		add(p)
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			d.problem(path+".match.env."+name, "", "want "+wanted("variable"))
 		}
 	}
@@ -316,7 +315,7 @@ func (d *decoder) rule(path string, r *Rule) {
 		if !slices.Contains(setFields[:], field) {
 			d.problem(p, "", "unknown field: want one of "+strings.Join(setFields[:], ", "))
 		}
-		for _, m := range templateGroup.FindAllStringSubmatch(template, -1) {
+		for _, m := range templateGroup().FindAllStringSubmatch(template, -1) {
 			if m[0] != "$$" && !groups[m[1]] {
 				d.problem(p, shown(template), m[0]+": want ${name} of a named group of this rule's patterns, or $$ for a dollar sign")
 			}

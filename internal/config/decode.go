@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +45,7 @@ func (d *decoder) at(path string, n *yaml.Node) {
 	d.sources[path] = source{fmt.Sprintf("%s:%d", d.file, n.Line), n.Line}
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var yamlLine = lazily(`^yaml: (?:line (\d+): )?`)
 
 func (d *decoder) document(b []byte, into any) {
 	dec := yaml.NewDecoder(bytes.NewReader(b))
@@ -55,8 +54,8 @@ func (d *decoder) document(b []byte, into any) {
 	case errors.Is(err, io.EOF):
 		return // no file, an empty one, or comments only
 	case err != nil:
-		p := Problem{Source: d.file, Want: "want YAML: " + yamlLine.ReplaceAllString(err.Error(), "")}
-		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
+		p := Problem{Source: d.file, Want: "want YAML: " + yamlLine().ReplaceAllString(err.Error(), "")}
+		if m := yamlLine().FindStringSubmatch(err.Error()); m != nil && m[1] != "" {
 			p.Line, _ = strconv.Atoi(m[1])
 			p.Source += ":" + m[1]
 		}

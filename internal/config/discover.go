@@ -2,7 +2,6 @@ package config
 
 import (
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +39,7 @@ func defaultDiscover() Discover {
 	}
 }
 
-var serviceName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+var serviceName = lazily(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
 // validTarget reports whether s is HOST:PORT or :PORT as Prometheus takes it.
 func validTarget(s string) bool {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"net"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -73,10 +72,10 @@ func wantedOutput(check string) string {
 }
 
 var (
-	statsdName   = regexp.MustCompile(`^([A-Za-z0-9_.-]|\$\{[A-Za-z_][A-Za-z0-9_]*\})*$`)
-	metricPrefix = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_.]{0,99})?$`)
-	oneTag       = regexp.MustCompile(`^\pL[^,|\x00-\x1f\x7f]{0,199}$`)
-	origin       = regexp.MustCompile(`^[!-{}~]*$`)
+	statsdName   = lazily(`^([A-Za-z0-9_.-]|\$\{[A-Za-z_][A-Za-z0-9_]*\})*$`)
+	metricPrefix = lazily(`^([A-Za-z][A-Za-z0-9_.]{0,99})?$`)
+	oneTag       = lazily(`^\pL[^,|\x00-\x1f\x7f]{0,199}$`)
+	origin       = lazily(`^[!-{}~]*$`)
 )
 
 // outputText reports whether s passes a check of outputs. An unknown check
@@ -93,13 +92,13 @@ func outputText(check, s string) bool {
 		}
 		return s == "" || hostAndPort(strings.TrimPrefix(s, "udp://"))
 	case "statsdname":
-		return statsdName.MatchString(s) && strings.Contains(s, "${name}")
+		return statsdName().MatchString(s) && strings.Contains(s, "${name}")
 	case "metricprefix":
-		return metricPrefix.MatchString(s)
+		return metricPrefix().MatchString(s)
 	case "tag":
-		return len(s) <= 200 && utf8.ValidString(s) && oneTag.MatchString(s)
+		return len(s) <= 200 && utf8.ValidString(s) && oneTag().MatchString(s)
 	case "origin":
-		return len(s) <= 2048 && origin.MatchString(s)
+		return len(s) <= 2048 && origin().MatchString(s)
 	}
 	return true
 }

@@ -37,12 +37,12 @@ func (d *decoder) source(path string, s *Source, others []Source) {
 		}
 	}
 	for from, to := range s.RenameLabels {
-		if !variableName.MatchString(to) {
+		if !variableName().MatchString(to) {
 			d.problem(path+".rename_labels."+from, shown(to), "want "+wanted("variable"))
 		}
 	}
 	for name := range s.Labels {
-		if !variableName.MatchString(name) {
+		if !variableName().MatchString(name) {
 			d.problem(path+".labels."+name, "", "want "+wanted("variable"))
 		}
 	}
