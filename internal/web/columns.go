@@ -103,19 +103,14 @@ func columnsOf(rows []Row) listColumns {
 }
 
 func (c listColumns) headings(s *selection, q Query, shows map[string]bool) []heading {
-	sortable := func(label, unit, title string, by Sort) heading {
-		h := heading{Label: label, Unit: unit, Title: title, Class: "n", URL: s.url("/builds", "sort", "-"+string(by))}
-		if q.Sort == by {
-			h.Sorted = "descending"
-			if q.Ascending {
-				h.Sorted = "ascending"
-			} else {
-				h.URL = s.url("/builds", "sort", string(by))
-			}
-		}
-		return h
+	by := "-" + string(q.Sort)
+	if q.Ascending {
+		by = string(q.Sort)
 	}
-	by := map[string]heading{
+	sortable := func(label, unit, title string, key Sort) heading {
+		return sortHeading(heading{Label: label, Unit: unit, Title: title}, string(key), by, func(sort string) string { return s.url("/builds", "sort", sort) })
+	}
+	heads := map[string]heading{
 		"result": {Label: "result", Class: "result"}, "ref": {Label: "ref"}, "machine": {Label: "machine"}, "runner": {Label: "runner"},
 		"started": sortable("started", "", "when it began; sorted by when it ended", SortEnded), "ended": sortable("ended", "", "when it ended", SortEnded),
 		"queue": sortable("queue", c.queue.Unit, "from created to started", SortQueue), "wall": sortable("time", c.wall.Unit, "from start to end", SortWall),
@@ -125,7 +120,7 @@ func (c listColumns) headings(s *selection, q Query, shows map[string]bool) []he
 	}
 	var hs []heading
 	for _, l := range listed {
-		h := by[l.key]
+		h := heads[l.key]
 		if h.URL != "" && (l.key == "started" || l.key == "ended") {
 			h.Class = ""
 		}

@@ -15,14 +15,6 @@ import (
 // pageRows is how many builds a page lists.
 const pageRows = 50
 
-// heading is a column of a table.
-type heading struct {
-	Label, Unit, Title string
-	URL                string // sorts by it
-	Sorted             string // ascending, descending
-	Class              string
-}
-
 type buildsView struct {
 	page
 	Suggests bool // the filter suggests names

@@ -133,18 +133,16 @@ func (v *jobView) fill(rs []*cimeter.Record, cut bool, from, to, now time.Time, 
 		all = append(all, RowOf(r))
 	}
 	if v.Trends, v.Few = trendsFor(all, cut, from, to); v.Few == "" {
-		v.Shifts = append(shifts(rs, now), limitShifts(rs, now)...)
+		v.Shifts = append(shifts(all, now), limitShifts(rs, now)...)
 		v.Trends.mark(v.Shifts)
 		if v.Trends != nil && len(v.Trends.Rows) == 0 {
 			v.Trends.Note = "The last builds are listed below."
 		}
 	}
-	v.Peaks = peaksOf(rs, s)
+	v.Peaks = peaksOf(all, s)
 	v.Stages = stageShares(rs)
-	rows := make([]Row, 0, peerCount)
-	for i := len(rs) - 1; i >= 0 && len(rows) < peerCount; i-- {
-		rows = append(rows, RowOf(rs[i]))
-	}
+	rows := slices.Clone(all[max(0, len(all)-peerCount):])
+	slices.Reverse(rows) // the latest first
 	cols := columnsOf(rows)
 	for i := range rows {
 		row := cols.row(&rows[i], now)
@@ -208,6 +206,5 @@ func percentileText(vs []float64, p float64, write func(float64) string) string 
 	if len(vs) == 0 {
 		return dash
 	}
-	vs = slices.Sorted(slices.Values(vs))
-	return write(vs[min(len(vs)-1, int(p*float64(len(vs))))])
+	return write(percentile(slices.Sorted(slices.Values(vs)), p))
 }

@@ -222,22 +222,7 @@ func machineColumnsOf(gs []Group, shown []listedMachine) machineColumns {
 
 func (c machineColumns) headings(s *selection, by string) []heading {
 	sortable := func(label, unit, title, key string) heading {
-		h := heading{Label: label, Unit: unit, Title: title, Class: "n"}
-		first, second := "-"+key, key
-		if key == "name" {
-			first, second, h.Class = second, first, ""
-		}
-		h.URL = s.url("/machines", "sort", first, "page", "")
-		switch by {
-		case "-" + key:
-			h.Sorted = "descending"
-		case key:
-			h.Sorted = "ascending"
-		}
-		if by == first {
-			h.URL = s.url("/machines", "sort", second, "page", "")
-		}
-		return h
+		return sortHeading(heading{Label: label, Unit: unit, Title: title}, key, by, func(sort string) string { return s.url("/machines", "sort", sort, "page", "") })
 	}
 	last := sortable("last end", "", "of a build in this time", "last")
 	last.Class = ""

@@ -105,21 +105,7 @@ func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	sortable := func(label, unit, key string) heading {
-		h := heading{Label: label, Unit: unit, Class: "n"}
-		first, second := "-"+key, key
-		if key == "name" {
-			first, second, h.Class = second, first, ""
-		}
-		to := first
-		switch by {
-		case first:
-			to = second
-			fallthrough
-		case second:
-			h.Sorted = map[bool]string{true: "descending", false: "ascending"}[by == "-"+key]
-		}
-		h.URL = href("/", "sort", to, "show", show)
-		return h
+		return sortHeading(heading{Label: label, Unit: unit}, key, by, func(sort string) string { return href("/", "sort", sort, "show", show) })
 	}
 	v.Headings = []heading{sortable("machine and its builds", "", "name"), {Label: "stage now"}, {Label: "for", Class: "n"}, sortable("CPU", "cores", "cpu"), {Label: "lately", Class: "spark", Title: "CPU: a machine's last ten minutes, a build's last one"},
 		sortable("memory", v.Units.Memory, "mem"), sortable("disk", v.Units.Rate, "io"), sortable("net", v.Units.Rate, "net"), sortable("coverage", "%", "coverage"), {Label: "note"}}

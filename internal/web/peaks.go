@@ -3,8 +3,6 @@ package web
 import (
 	"fmt"
 	"slices"
-
-	"github.com/cimeter/cimeter"
 )
 
 // histogram is peak memory of its limit, in tenths.
@@ -21,11 +19,11 @@ type histogramBar struct {
 	OOM        string
 }
 
-func peaksOf(rs []*cimeter.Record, s *selection) *histogram {
+func peaksOf(rows []Row, s *selection) *histogram {
 	var counts, ooms [10]int
 	n := 0
-	for _, r := range rs {
-		row := RowOf(r)
+	for i := range rows {
+		row := &rows[i]
 		if !row.MemoryPeak.Known || row.MemoryLimit.Value == 0 {
 			continue
 		}

@@ -42,6 +42,11 @@ func middle(sorted []float64) float64 {
 	return (sorted[n/2-1] + sorted[n/2]) / 2
 }
 
+// percentile is the value that a share p of values stay at or under, by nearest rank.
+func percentile(sorted []float64, p float64) float64 {
+	return sorted[max(0, int(math.Ceil(p*float64(len(sorted))))-1)]
+}
+
 // beyond reports whether v is far enough from the median to mean something:
 // three times the median deviation, and a tenth of the median.
 func (s spread) beyond(v float64) bool {

@@ -156,7 +156,7 @@ func (t *trend) band(at, vs []float64, share float64, scale func(float64) column
 		xs[k], p50[k], p95[k] = plotWidth*min(1, (float64(k)+0.5)*share), math.NaN(), math.NaN()
 		if len(vs) > 0 {
 			slices.Sort(vs)
-			p50[k], p95[k] = middle(vs), vs[(len(vs)*95+99)/100-1]
+			p50[k], p95[k] = middle(vs), percentile(vs, 0.95)
 			top = max(top, p95[k])
 		}
 	}
@@ -279,8 +279,8 @@ func away(vs []float64, middle float64) (sum float64) {
 // shifts finds for each cost the one place, if any, where the builds before and after
 // lie closest to their medians, of those where the medians are further apart than either
 // side is wide.
-func shifts(rs []*cimeter.Record, now time.Time) []shift {
-	rs = rs[max(0, len(rs)-shiftWindow):]
+func shifts(rows []Row, now time.Time) []shift {
+	rows = rows[max(0, len(rows)-shiftWindow):]
 	var out []shift
 	for _, c := range []struct {
 		name, of string
@@ -292,10 +292,10 @@ func shifts(rs []*cimeter.Record, now time.Time) []shift {
 		{"time", "other", func(r *Row) opt { return r.Wall() }, seconds},
 	} {
 		var vs []float64
-		var of []*cimeter.Record
-		for _, r := range rs {
-			row := RowOf(r)
-			if v := c.value(&row); v.Known && r.Result == "success" {
+		var of []*Row
+		for i := range rows {
+			r := &rows[i]
+			if v := c.value(r); v.Known && r.Result == "success" {
 				vs, of = append(vs, v.Value), append(of, r)
 			}
 		}
