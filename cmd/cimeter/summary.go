@@ -71,8 +71,11 @@ const usualSought = 100
 // usualOf is what the job's last builds before r that succeeded cost; nil where they are
 // not to be had, which costs the summary a line.
 func usualOf(from *client.Client, r *cimeter.Record) *summary.Usual {
+	if r.Project == "" || r.Name == "" {
+		return nil
+	}
 	all, _, err := from.Builds(context.Background(), client.Filter{CI: r.CI, Project: r.Project, Name: r.Name, Result: "success", Limit: usualSought})
-	if err != nil || r.Project == "" || r.Name == "" {
+	if err != nil {
 		return nil
 	}
 	before := slices.DeleteFunc(ofServer(all, r.Server), func(b *cimeter.Record) bool { return b.Key == r.Key || !b.EndedAt.Before(r.EndedAt) })

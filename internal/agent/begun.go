@@ -18,6 +18,9 @@ type beginning struct {
 // Of the counters of a sample those that the kernel keeps by process, their sum first.
 var ofProcesses = [...]cimeter.Counter{cimeter.CPUTotal, cimeter.CPUUser, cimeter.CPUSystem}
 
+// cpu is the CPU time of a container that is booked, nanoseconds.
+func (l *live) cpu() uint64 { return l.booked[0] }
+
 // at notes when a container's processes were looked at, in ticks since the machine
 // began.
 func (t *turns) at(ticks uint64) { t.looks = [2]uint64{ticks, t.looks[0]} }

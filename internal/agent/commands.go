@@ -83,7 +83,7 @@ func openPace(age time.Duration, late bool) time.Duration {
 // has begun, and a round tells that anyway.
 func (m *meter) nextTurn(l *live, now time.Time) time.Time {
 	if l.turns.steady >= steadyLooks*steadyDoubles && m.opts.Interval <= parkInterval {
-		l.turns.parked, l.turns.cpu = true, l.cpu
+		l.turns.parked, l.turns.cpu = true, l.cpu()
 		return time.Time{}
 	}
 	return now.Add(l.turns.pace())
@@ -94,7 +94,7 @@ func (m *meter) nextTurn(l *live, now time.Time) time.Time {
 // stage has begun: by the look, or by the next round.
 func (m *meter) stirs(l *live) bool {
 	cpu, _ := l.sample.Counter(cimeter.CPUTotal)
-	if !l.inside || l.turns.stage != cimeter.StageWaiting || cpu <= l.cpu || l.turns.held {
+	if !l.inside || l.turns.stage != cimeter.StageWaiting || cpu <= l.cpu() || l.turns.held {
 		l.turns.held = false
 		return false
 	}
@@ -106,8 +106,8 @@ func (m *meter) stirs(l *live) bool {
 // lookParked looks at a parked container that has used CPU time since it was looked
 // at last.
 func (m *meter) lookParked(l *live) {
-	if l.turns.parked && l.cpu != l.turns.cpu {
-		l.turns.cpu = l.cpu
+	if l.turns.parked && l.cpu() != l.turns.cpu {
+		l.turns.cpu = l.cpu()
 		m.readCommands(l)
 	}
 }

@@ -44,11 +44,10 @@ type live struct {
 	segment  *attrib.Segment
 	sample   cimeter.Sample
 	born     time.Time
-	read     time.Time // of the last successful reading
-	parent   *parent   // nil where none is kept
-	pod      *pod      // nil where it is in none
-	cpu      uint64    // booked, nanoseconds
-	booked   [len(ofProcesses)]uint64
+	read     time.Time                // of the last successful reading
+	parent   *parent                  // nil where none is kept
+	pod      *pod                     // nil where it is in none
+	booked   [len(ofProcesses)]uint64 // the most that was, of each of them, nanoseconds
 
 	token      uint64
 	pidfd, pid int // pidfd is -1 while no process is watched

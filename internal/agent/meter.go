@@ -316,14 +316,13 @@ func (m *meter) book(l *live, err error) {
 // advance books what a container's sample shows more than the last.
 func (m *meter) advance(l *live) {
 	m.ledger.Advance(l.segment, &l.sample)
-	if cpu, ok := l.sample.Counter(cimeter.CPUTotal); ok && cpu > l.cpu {
-		if l.parent != nil {
-			l.parent.captured += cpu - l.cpu
-		}
-		l.cpu = cpu
-	}
+	before := l.cpu()
 	for i, c := range ofProcesses {
-		l.booked[i], _ = l.sample.Counter(c)
+		v, _ := l.sample.Counter(c)
+		l.booked[i] = max(l.booked[i], v)
+	}
+	if l.parent != nil {
+		l.parent.captured += l.cpu() - before
 	}
 }
 

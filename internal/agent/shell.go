@@ -241,15 +241,15 @@ func (s *shells) nextTick(last time.Time) time.Time {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if look := s.scanned.Add(s.idleScan()); len(s.list) == 0 && len(s.holders) == 0 && look.After(next) {
+	if look := s.scanned.Add(s.scanPause()); len(s.list) == 0 && len(s.holders) == 0 && look.After(next) {
 		return look
 	}
 	return next
 }
 
-// idleScan is the time between two looks for a runner while there is none, by what
+// scanPause is the time between two looks for a runner while there is none, by what
 // the last one cost.
-func (s *shells) idleScan() time.Duration {
+func (s *shells) scanPause() time.Duration {
 	return min(max(idleScan, s.scanCost*scanCostTimes), 2*idleScan)
 }
 
@@ -260,7 +260,7 @@ func (s *shells) tick(now time.Time) {
 	every := checkScan
 	switch {
 	case s.forest.Runners() == 0:
-		every = s.idleScan()
+		every = s.scanPause()
 	case s.conn == nil:
 		every = fullScan
 	}

@@ -241,7 +241,7 @@ func TestTurns(t *testing.T) {
 // A container that has not changed for long is looked at only in rounds, and there
 // only when it has used CPU time; not where rounds are rare.
 func TestMeter_parked(t *testing.T) {
-	l := &live{cpu: 5, inside: true, turns: turns{steady: steadyLooks * steadyDoubles}}
+	l := &live{booked: [3]uint64{5}, inside: true, turns: turns{steady: steadyLooks * steadyDoubles}}
 	now := time.Now()
 	rare := &meter{Agent: &Agent{opts: Options{Interval: 5 * time.Second}}}
 	if at := rare.nextTurn(l, now); at.Sub(now) != l.turns.pace() || l.turns.parked {
@@ -257,7 +257,7 @@ func TestMeter_parked(t *testing.T) {
 		m.lookParked(l)
 		return
 	}
-	if l.cpu++; !looked() {
+	if l.booked[0]++; !looked() {
 		t.Error("it has used CPU time and is not looked at")
 	}
 	l.turns.steady = 0

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
@@ -120,11 +121,8 @@ func part[T any](p *T, f func(*T) string) string {
 // which a full-width sign may be one, too.
 func CSVText(s string) string {
 	s = display.Clean(s)
-	for _, first := range s {
-		if strings.ContainsRune("=+-@＝＋－＠", first) {
-			return "'" + s
-		}
-		break
+	if first, n := utf8.DecodeRuneInString(s); n > 0 && strings.ContainsRune("=+-@＝＋－＠", first) {
+		return "'" + s
 	}
 	return s
 }

@@ -223,8 +223,8 @@ func TestDecodeBatch_bombs(t *testing.T) {
 		"gzip of 4 MiB of zeros":  {bomb("gzip", io.LimitReader(zeros{}, 4<<20)), "gzip"}, // within the size, not the ratio
 		"zstd of empty lines":     {bomb("zstd", bytes.NewReader(empty)), "zstd"},
 		"plain and too large":     {empty, ""},
-		"gzip within the ratio":   {bomb("gzip", bytes.NewReader(wordy(wire.MaxBatchBytes + 1))), "gzip"},
-		"zstd within the ratio":   {bomb("zstd", bytes.NewReader(wordy(wire.MaxBatchBytes + 1))), "zstd"},
+		"gzip within the ratio":   {bomb("gzip", bytes.NewReader(wordy(wire.MaxBatchBytes+1))), "gzip"},
+		"zstd within the ratio":   {bomb("zstd", bytes.NewReader(wordy(wire.MaxBatchBytes+1))), "zstd"},
 		"a window of 16 MiB":      {windowed(14), "zstd"},
 		"a window of 64 MiB":      {packed(t, bytes.Repeat([]byte("x"), 10<<20), 64<<20), "zstd"},
 		"501 records":             {bytes.Repeat([]byte("{}\n"), 501), ""},
