@@ -225,17 +225,7 @@ func TestAgentDiskHangs(t *testing.T) {
 	const frozen = 8 * time.Second
 	require(t, "fsfreeze", "mkfs.ext4")
 	b := newBare(t)
-	image := filepath.Join(t.TempDir(), "disk.img")
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, 32<<20); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mkfs.ext4", "-q", image).CombinedOutput(); err != nil {
-		t.Fatalf("mkfs.ext4: %v: %s", err, out)
-	}
-	disk := mounted(t, "-o", "loop", image)
+	disk := ext4(t, 32<<20)
 	a := newAgent(t, b, bareConfig())
 	a.data = filepath.Join(disk, "data")
 	a.start()
@@ -259,31 +249,9 @@ func TestAgentDiskHangs(t *testing.T) {
 	}
 	defer thaw()
 
-	client := &http.Client{Transport: a.client.Transport, Timeout: 2 * time.Second}
-	rounds := a.metric("cimeter_agent_rounds_total")
-	var slowest time.Duration
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	begun := time.Now()
-	for time.Since(begun) < frozen {
-		at := time.Now()
-		resp, err := client.Get("http://" + a.address + "/metrics")
-		if err != nil {
-			t.Fatalf("a scrape while the disk hangs: %v", err)
-		}
-		resp.Body.Close()
-		slowest = max(slowest, time.Since(at))
-		<-tick.C
-	}
-	took := time.Since(begun)
-	rounds = a.metric("cimeter_agent_rounds_total") - rounds
-	pending := a.metric("cimeter_agent_records_pending")
+	waited := a.goesOn(frozen)
 	thaw()
-	t.Logf("frozen for %v: %v rounds, the slowest scrape took %v, %v records waited", took, rounds, slowest, pending)
-	if least := took.Seconds() / 0.2 / 2; rounds < least {
-		t.Errorf("%v rounds of sampling in %v, want one each 200 ms and not less than %v on a busy machine", rounds, took, least)
-	}
-	if pending == 0 {
+	if waited == 0 {
 		t.Error("no record waits for the disk: it did not hang")
 	}
 	account := c.end(t)
@@ -292,4 +260,50 @@ func TestAgentDiskHangs(t *testing.T) {
 		r := a.await(key)
 		checkComplete(t, &r)
 	}
+}
+
+// ext4 is the folder of a file system of its own, of so many bytes.
+func ext4(t *testing.T, bytes int64) string {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "disk.img")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, bytes); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	return mounted(t, "-o", "loop", image)
+}
+
+// goesOn holds that the agent samples and answers scrapes for so long, though its disk
+// does not, and returns how many records waited for that at most.
+func (a *agent) goesOn(long time.Duration) (waited float64) {
+	a.t.Helper()
+	client := &http.Client{Transport: a.client.Transport, Timeout: 2 * time.Second}
+	rounds := a.metric("cimeter_agent_rounds_total")
+	var slowest time.Duration
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	begun := time.Now()
+	for time.Since(begun) < long {
+		at := time.Now()
+		resp, err := client.Get("http://" + a.address + "/metrics")
+		if err != nil {
+			a.t.Fatalf("a scrape while the disk does not answer: %v", err)
+		}
+		resp.Body.Close()
+		slowest = max(slowest, time.Since(at))
+		waited = max(waited, a.metric("cimeter_agent_records_pending"))
+		<-tick.C
+	}
+	took := time.Since(begun)
+	rounds = a.metric("cimeter_agent_rounds_total") - rounds
+	a.t.Logf("for %v: %v rounds, the slowest scrape took %v, up to %v records waited", took, rounds, slowest, waited)
+	if least := took.Seconds() / 0.2 / 2; rounds < least {
+		a.t.Errorf("%v rounds of sampling in %v, want one each 200 ms and not less than %v on a busy machine", rounds, took, least)
+	}
+	return waited
 }

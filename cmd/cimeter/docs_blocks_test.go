@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -171,30 +169,7 @@ func TestDocuments_server(t *testing.T) {
 	shell(t, dir, strings.Join(lines[:last], "\n"))
 	args := strings.Fields(lines[last])
 	cmd := exec.Command(args[0], append(args[1:], "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))...)
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the server ended: %v", err)
-		}
-	}()
-	address := ""
-	s := bufio.NewScanner(stderr)
-	for address == "" && s.Scan() {
-		if m := listening.FindStringSubmatch(s.Text()); m != nil {
-			address = m[1]
-		}
-	}
-	go func() { // it must be able to log
-		for s.Scan() {
-		}
-	}()
+	address := listens(t, cmd)
 	shell(t, dir, fmt.Sprintf(`cimeter run --project group/app --json build.json -- true
 cimeter push --server http://%s --token-file agent-token build.json
 cimeter builds --server http://%[1]s | grep -q group/app

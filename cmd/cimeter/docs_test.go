@@ -45,6 +45,12 @@ func agentAddress(t *testing.T) string {
 	dir := t.TempDir()
 	cmd := exec.Command(program, "agent", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
 	cmd.Env = append(os.Environ(), "CIMETER_DOCKER=unix://"+filepath.Join(dir, "none.sock"))
+	return listens(t, cmd)
+}
+
+// listens starts a role until the test ends and returns where it listens.
+func listens(t *testing.T, cmd *exec.Cmd) (address string) {
+	t.Helper()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -55,10 +61,9 @@ func agentAddress(t *testing.T) string {
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the agent ended: %v", err)
+			t.Errorf("it ended: %v", err)
 		}
 	})
-	address := ""
 	s := bufio.NewScanner(stderr)
 	for address == "" && s.Scan() {
 		if m := listening.FindStringSubmatch(s.Text()); m != nil {
@@ -66,7 +71,7 @@ func agentAddress(t *testing.T) string {
 		}
 	}
 	if address == "" {
-		t.Fatal("the agent does not say where it listens")
+		t.Fatal("it does not say where it listens")
 	}
 	go func() { // it must be able to log
 		for s.Scan() {
