@@ -39,8 +39,12 @@ func (t *turns) since() uint64 {
 // not there at the look before: a process that became another one has used what it
 // has used in both.
 func (m *meter) begun(by *look) beginning {
-	if by.since == 0 {
-		return beginning{}
+	if by.since == 0 { // the first look found it
+		u, err := m.procs.Used(by.teller)
+		if err != nil {
+			return beginning{}
+		}
+		by.since = u.StartTime
 	}
 	var b beginning
 	first := uint64(0)

@@ -47,6 +47,7 @@ type look struct {
 	pids     []int
 	since    uint64 // of those that began later the stage is new; ticks since the machine began
 	named    bool   // command lines of the build have named stages
+	teller   int    // the process that told the stage
 }
 
 // turns is how the stages of a container are followed that goes through several.
@@ -176,6 +177,7 @@ func (a *Agent) lookAtCommands(ctx context.Context) {
 			told = a.opts.CommandStage(&l.identity, b)
 			clear(b) // it may hold a token
 			if told.Stage != "" {
+				l.teller = pid
 				break
 			}
 			foreign = foreign || !told.Own
@@ -206,7 +208,10 @@ func (m *meter) looked(by *look, told CommandTold, next bool) {
 	l.turns.idle, l.turns.next = 0, next
 	switch {
 	case !l.segment.Bound():
-		l.command, l.inside = told.Stage, told.Inside
+		if l.toldBy != nil && l.command == told.Stage {
+			by.since, by.teller = l.toldBy.since, l.toldBy.teller // it began then
+		}
+		l.command, l.inside, l.toldBy = told.Stage, told.Inside, by
 	case told.Inside:
 		l.inside = true
 		m.enter(l, told.Stage, by)

@@ -317,11 +317,11 @@ func (k *known) bind(m *meter, now time.Time) {
 	switch {
 	case l.command == "":
 	case l.inside:
-		m.enter(l, l.command, nil)
+		m.enter(l, l.command, l.toldBy)
 	default:
 		m.ledger.Command(l.segment, now, l.command)
 	}
-	l.command = ""
+	l.command, l.toldBy = "", nil
 	if l.look.IsZero() && (l.segment.Undecided() || l.inside) {
 		l.look = now
 		m.unsettled = append(m.unsettled, l)

@@ -67,6 +67,7 @@ type live struct {
 	inside  bool      // its processes tell the stage it is in, which may change
 	looking bool      // its command lines are being looked at
 	command string    // stage told by a command line, until the ledger has it
+	toldBy  *look     // what told it
 	turns   turns     // where inside is set
 	limited bool      // limits were read with the process in place
 	full    bool      // all files were read once
