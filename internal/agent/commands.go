@@ -76,7 +76,7 @@ func openPace(age time.Duration, late bool) time.Duration {
 	if late {
 		return lastLook
 	}
-	return max(commandLook, age/16)
+	return max(commandLook, age/32)
 }
 
 // nextTurn is when the stage of a container that goes through several is looked for
