@@ -61,15 +61,18 @@ type pageSource struct {
 
 // Builds implements web.Source.
 func (s pageSource) Builds(ctx context.Context, q web.Query) (web.Page, error) {
-	page, err := s.kept.List(ctx, store.Query{
-		Filter: q.Filter, Sort: store.Sort(q.Sort), Asc: q.Ascending, Cursor: q.Cursor, Limit: min(q.Limit, store.MaxLimit), Trace: true,
-	})
-	if err != nil {
-		return web.Page{}, err
-	}
-	out := web.Page{Next: page.Next}
-	for _, r := range page.Records {
-		out.Rows = append(out.Rows, web.RowOf(r))
+	var out web.Page
+	if q.Limit > 0 {
+		page, err := s.kept.List(ctx, store.Query{
+			Filter: q.Filter, Sort: store.Sort(q.Sort), Asc: q.Ascending, Cursor: q.Cursor, Limit: min(q.Limit, store.MaxLimit), Trace: true,
+		})
+		if err != nil {
+			return web.Page{}, err
+		}
+		out.Next = page.Next
+		for _, r := range page.Records {
+			out.Rows = append(out.Rows, web.RowOf(r))
+		}
 	}
 	if q.Sums {
 		sum, err := s.kept.Sum(ctx, q.Filter)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -127,7 +128,7 @@ func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 	v.Shows, v.Problem = v.S.columns()
 	v.Chips, v.Ranges, v.Keep, v.Span = v.S.chips("/builds"), v.S.rangeChoices("/builds"), v.S.keep("q"), v.S.spanForm("/builds", now)
 	v.Columns = v.S.chooser(v.Shows)
-	q := Query{Filter: v.S.Filter, Sort: SortEnded, Limit: pageRows, Sums: true, Cursor: v.S.values.Get("cursor")}
+	q := Query{Filter: v.S.Filter, Sort: SortEnded, Limit: pageRows, Cursor: v.S.values.Get("cursor")}
 	if s := v.S.values.Get("sort"); s != "" {
 		key, descending := strings.CutPrefix(s, "-")
 		q.Sort, q.Ascending = Sort(key), !descending
@@ -161,18 +162,22 @@ func (p *Pages) builds(w http.ResponseWriter, r *http.Request) error {
 		v.Next = v.S.url("/builds", "cursor", page.Next)
 	}
 	v.CSV, v.NDJSON = v.S.export("csv", q), v.S.export("ndjson", q)
-	v.Count = fmt.Sprintf("%d builds", len(v.Rows))
-	if t := page.Sums; t != nil {
-		v.Totals, v.Count = totals(t), builds(t.Builds)
-		if t.Partial {
-			v.Count = "more than " + v.Count
-		}
-	}
+	v.Count = builds(int64(len(v.Rows)))
 	if len(v.Rows) == 0 && page.Next == "" {
-		if err := p.hidden(r, &v, q); err != nil {
-			return err
-		}
+		p.part(r, &v.page, "hidden", "what hides every build", func(ctx context.Context) error { return p.hidden(ctx, &v, q) })
+		return p.render(w, r, http.StatusOK, "builds", v)
 	}
+	v.Count += " on this page"
+	p.part(r, &v.page, "totals", "the totals", func(ctx context.Context) error {
+		page, err := p.o.Source.Builds(ctx, Query{Filter: q.Filter, Sums: true})
+		if t := page.Sums; err == nil && t != nil {
+			v.Totals, v.Count = totals(t), builds(t.Builds)
+			if t.Partial {
+				v.Count = "more than " + v.Count
+			}
+		}
+		return err
+	})
 	return p.render(w, r, http.StatusOK, "builds", v)
 }
 
@@ -184,16 +189,16 @@ func builds(n int64) string {
 }
 
 // hidden tells what hides every build: the time, or the filter.
-func (p *Pages) hidden(r *http.Request, v *buildsView, q Query) error {
+func (p *Pages) hidden(ctx context.Context, v *buildsView, q Query) error {
 	isTime := func(t filter.Term) bool { return t.Field == filter.Since || t.Field == filter.Before }
 	without := func(drop func(filter.Term) bool) (int64, error) {
 		f := slices.DeleteFunc(slices.Clone(q.Filter), drop)
 		if len(f) == len(q.Filter) {
 			return 0, nil
 		}
-		page, err := p.o.Source.Builds(r.Context(), Query{Filter: f, Sort: SortEnded, Limit: 1, Sums: true})
+		page, err := p.o.Source.Builds(ctx, Query{Filter: f, Sums: true})
 		if err != nil || page.Sums == nil {
-			return int64(len(page.Rows)), err
+			return 0, err
 		}
 		return page.Sums.Builds, nil
 	}

@@ -61,7 +61,7 @@ type Query struct {
 	Sort      Sort
 	Ascending bool
 	Cursor    string // of the page before; "" for the first
-	Limit     int    // rows in a page
+	Limit     int    // rows in a page; 0: the sums alone are wanted
 	Sums      bool   // the sums of the whole filter are wanted too
 }
 

@@ -213,21 +213,14 @@ func (p *Pages) report(route string, err error) {
 // fail answers an error by its code. An error without one is the operator's
 // business: the reader is told nothing of it.
 func (p *Pages) fail(w http.ResponseWriter, r *http.Request, route string, err error) {
-	switch {
-	case errors.Is(err, cimeter.ErrNotFound):
-		p.problem(w, r, http.StatusNotFound, err.Error())
-	case errors.Is(err, cimeter.ErrInvalid):
-		p.problem(w, r, http.StatusBadRequest, err.Error())
-	case errors.Is(err, cimeter.ErrUnavailable):
-		w.Header().Set("Retry-After", "5")
-		p.problem(w, r, http.StatusServiceUnavailable, "the store does not answer now; try again in a moment")
+	status, detail, ours := explain(err)
+	if ours && err != errAlreadyTold {
 		p.report(route, err)
-	default:
-		if err != errAlreadyTold {
-			p.report(route, err)
-		}
-		p.problem(w, r, http.StatusInternalServerError, "something went wrong here; the server's log says what")
 	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	p.problem(w, r, status, detail)
 }
 
 // problem is the page of an error.
@@ -258,7 +251,8 @@ type page struct {
 	Grouped bool   // there are pages of projects and machines
 	Queued  bool   // there is a page of the queue
 	Crumbs  []link
-	Span    *spanForm // of a page of a time
+	Span    *spanForm           // of a page of a time
+	Failed  map[string]*failure // parts that could not be read
 	took    *string
 }
 
