@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -10,11 +12,30 @@ import (
 	"github.com/cimeter/cimeter/internal/store"
 )
 
-// OpenFault opens a store that calls fault before each statement of a migration.
+// OpenFault opens a store that calls fault before each statement of a migration and of
+// retention, and before their commits.
 func OpenFault(ctx context.Context, o Options, fault func(n int)) (*Store, error) {
 	o.fault = fault
 	return Open(ctx, o)
 }
+
+// Older makes the tables of an older version of the schema.
+func Older(ctx context.Context, c *pgx.Conn, version int) error {
+	all, err := migrations()
+	if err != nil {
+		return err
+	}
+	statements := append(slices.Concat(all[:version]...), "CREATE TABLE schema_version (version integer NOT NULL)", fmt.Sprintf("INSERT INTO schema_version VALUES (%d)", version))
+	for _, statement := range statements {
+		if _, err := c.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MigrationLock is the advisory lock of those who change the schema.
+const MigrationLock = int64(migrationLock)
 
 // Queryer is what package store reads through.
 func (s *Store) Queryer() store.Queryer { return queryer{s} }

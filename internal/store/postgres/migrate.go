@@ -35,15 +35,15 @@ func (s *Store) migrate(ctx context.Context) error {
 	version := 0
 	for {
 		err := s.transaction(ctx, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
+			if _, err := s.exec(ctx, tx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, "CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)"); err != nil {
+			if _, err := s.exec(ctx, tx, "CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)"); err != nil {
 				return err
 			}
 			err := tx.QueryRow(ctx, "SELECT version FROM schema_version").Scan(&version)
 			if errors.Is(err, pgx.ErrNoRows) {
-				_, err = tx.Exec(ctx, "INSERT INTO schema_version VALUES (0)")
+				_, err = s.exec(ctx, tx, "INSERT INTO schema_version VALUES (0)")
 			}
 			if err != nil {
 				return err
@@ -56,13 +56,11 @@ func (s *Store) migrate(ctx context.Context) error {
 				to, statements = len(all), slices.Concat(all...)
 			}
 			for _, statement := range append(statements, fmt.Sprintf("UPDATE schema_version SET version = %d", to)) {
-				if s.steps++; s.o.fault != nil {
-					s.o.fault(s.steps)
-				}
-				if _, err := tx.Exec(ctx, statement); err != nil {
+				if _, err := s.exec(ctx, tx, statement); err != nil {
 					return fmt.Errorf("migrate to version %d: %w", to, err)
 				}
 			}
+			s.step() // the commit
 			return nil
 		})
 		if err != nil {
@@ -71,6 +69,18 @@ func (s *Store) migrate(ctx context.Context) error {
 		if version == len(all) {
 			return nil
 		}
+	}
+}
+
+// exec runs one statement of a migration or of retention.
+func (s *Store) exec(ctx context.Context, tx pgx.Tx, statement string, args ...any) (pgconn.CommandTag, error) {
+	s.step()
+	return tx.Exec(ctx, statement, args...)
+}
+
+func (s *Store) step() {
+	if s.o.fault != nil {
+		s.o.fault(int(s.steps.Add(1)))
 	}
 }
 

@@ -30,8 +30,8 @@ type Options struct {
 	// ReadTime bounds one read; 0 is two seconds.
 	ReadTime time.Duration
 
-	// fault is called before each statement of a migration, with its number. For
-	// tests that stop the process there.
+	// fault is called before each statement of a migration and of retention, and
+	// before their commits, with its number. For tests that stop the process there.
 	fault func(n int)
 }
 
@@ -48,7 +48,7 @@ type Store struct {
 	known store.NameSet
 	// knownAt is retention's bound as of which known holds.
 	knownAt int64
-	steps   int
+	steps   atomic.Int64 // see Options.fault
 
 	unjoined atomic.Int64 // see store.Stats
 }

@@ -28,14 +28,14 @@ func (s *Store) Retain(ctx context.Context, r store.Retention) (store.Retained, 
 
 // retain drops one week at most: a run is short, and says that there is more.
 func (s *Store) retain(ctx context.Context, tx pgx.Tx, r store.Retention, out *store.Retained) error {
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
+	if _, err := s.exec(ctx, tx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 		return err
 	}
 	if !r.TotalsFrom.IsZero() {
-		if _, err := tx.Exec(ctx, "DELETE FROM rollups WHERE at < $1", store.Micros(r.TotalsFrom)); err != nil {
+		if _, err := s.exec(ctx, tx, "DELETE FROM rollups WHERE at < $1", store.Micros(r.TotalsFrom)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM stage_totals WHERE at < $1", store.Micros(r.TotalsFrom)); err != nil {
+		if _, err := s.exec(ctx, tx, "DELETE FROM stage_totals WHERE at < $1", store.Micros(r.TotalsFrom)); err != nil {
 			return err
 		}
 	}
@@ -72,31 +72,32 @@ func (s *Store) retain(ctx context.Context, tx pgx.Tx, r store.Retention, out *s
 	}
 	out.More = true
 	// No batch is written meanwhile that has seen the bound before.
-	if _, err := tx.Exec(ctx, "UPDATE meta SET value = greatest(value, $1) WHERE name = 'kept_from'", cut); err != nil {
+	if _, err := s.exec(ctx, tx, "UPDATE meta SET value = greatest(value, $1) WHERE name = 'kept_from'", cut); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, "DELETE FROM builds_rest WHERE at < $1", cut); err != nil {
+	if _, err := s.exec(ctx, tx, "DELETE FROM builds_rest WHERE at < $1", cut); err != nil {
 		return err
 	}
 	for _, start := range weeks {
-		if _, err := tx.Exec(ctx, "DROP TABLE IF EXISTS "+pgx.Identifier{"builds_" + weekName(start)}.Sanitize()); err != nil {
+		if _, err := s.exec(ctx, tx, "DROP TABLE IF EXISTS "+pgx.Identifier{"builds_" + weekName(start)}.Sanitize()); err != nil {
 			return err
 		}
 	}
-	if _, err := tx.Exec(ctx, "DELETE FROM sections WHERE at < $1", cut); err != nil {
+	if _, err := s.exec(ctx, tx, "DELETE FROM sections WHERE at < $1", cut); err != nil {
 		return err
 	}
-	tag, err := tx.Exec(ctx, "DELETE FROM build_keys WHERE at < $1", cut)
+	tag, err := s.exec(ctx, tx, "DELETE FROM build_keys WHERE at < $1", cut)
 	out.Builds += tag.RowsAffected()
 	if err != nil {
 		return err
 	}
 	for _, kind := range store.NameKinds() {
 		column, _ := store.NameColumn(kind)
-		if _, err := tx.Exec(ctx, "DELETE FROM names n WHERE n.kind = $1 AND NOT EXISTS (SELECT 1 FROM builds b WHERE b."+column+" = n.target)", kind); err != nil {
+		if _, err := s.exec(ctx, tx, "DELETE FROM names n WHERE n.kind = $1 AND NOT EXISTS (SELECT 1 FROM builds b WHERE b."+column+" = n.target)", kind); err != nil {
 			return err
 		}
 	}
+	s.step() // the commit
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, start := range weeks {

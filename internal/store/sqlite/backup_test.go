@@ -86,9 +86,9 @@ func TestKill_backup(t *testing.T) {
 	s := openAt(t, path)
 	defer s.Close()
 	put(t, s, 300)
-	random := seeded(t)
+	random := storetest.Seeded(t)
 	half, whole := 0, 0
-	for range rounds(t, 20) {
+	for range storetest.Rounds(t, 20) {
 		to := t.TempDir()
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), "STORE_CHILD="+path, "STORE_CHILD_BACKUP="+filepath.Join(to, "copy"))

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,35 +123,14 @@ func runChild(t *testing.T, path string, env ...string) (acknowledged []int) {
 	return acknowledged
 }
 
-// rounds is how often a process is killed; STORE_ROUNDS asks for more.
-func rounds(t *testing.T, n int) int {
-	if v, err := strconv.Atoi(os.Getenv("STORE_ROUNDS")); err == nil {
-		return v
-	}
-	if testing.Short() {
-		return n / 5
-	}
-	return n
-}
-
-// seeded is a source of random moments, which is printed.
-func seeded(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if v, err := strconv.ParseUint(os.Getenv("STORE_SEED"), 10, 64); err == nil {
-		seed = v
-	}
-	t.Logf("STORE_SEED=%d plays this again", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 // TestKill kills a writing process at random statements: what it acknowledged
 // is there once, a batch is there whole or not at all.
 func TestKill(t *testing.T) {
-	random := seeded(t)
+	random := storetest.Seeded(t)
 	path := filepath.Join(t.TempDir(), "builds.sqlite")
 	acknowledged := map[int]bool{}
 	first := 0
-	for round := range rounds(t, 40) {
+	for round := range storetest.Rounds(t, 40) {
 		for _, n := range runChild(t, path, "STORE_CHILD_FIRST="+strconv.Itoa(first), "STORE_CHILD_DIES="+strconv.Itoa(1+random.IntN(400))) {
 			acknowledged[n] = true
 			first = n
@@ -230,11 +208,11 @@ func TestKill_migration(t *testing.T) {
 // TestKill_retention kills the process while it deletes: nothing young goes.
 func TestKill_retention(t *testing.T) {
 	cut := storetest.Base.AddDate(0, 0, -14)
-	random := seeded(t)
+	random := storetest.Seeded(t)
 	path := filepath.Join(t.TempDir(), "builds.sqlite")
 	var young []string
 	first := 0
-	for range rounds(t, 20) {
+	for range storetest.Rounds(t, 20) {
 		for _, n := range runChild(t, path, "STORE_CHILD_FIRST="+strconv.Itoa(first), "STORE_CHILD_DIES="+strconv.Itoa(100+random.IntN(400)), "STORE_CHILD_RETAINS=1") {
 			keys := childKeys(n)
 			for i, p := range childPuts(n) {
