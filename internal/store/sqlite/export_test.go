@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/cimeter/cimeter/internal/store"
 )
@@ -13,6 +15,15 @@ import (
 func OpenFault(ctx context.Context, o Options, fault func(n int)) (*Store, error) {
 	o.fault = fault
 	return Open(ctx, o)
+}
+
+// Older are the statements that make a file of an older version of the schema.
+func Older(version int) ([]string, error) {
+	all, err := migrations()
+	if err != nil {
+		return nil, err
+	}
+	return append(slices.Concat(all[:version]...), fmt.Sprintf("PRAGMA user_version = %d", version)), nil
 }
 
 // Queryer is what package store reads through.

@@ -55,10 +55,15 @@ func child(path string) {
 		}
 		return
 	}
-	s, err := sqlite.OpenFault(ctx, sqlite.Options{Path: path}, fault)
+	migrate := os.Getenv("STORE_CHILD_MIGRATES") != ""
+	s, err := sqlite.OpenFault(ctx, sqlite.Options{Path: path, Migrate: migrate}, fault)
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)
+	}
+	if migrate {
+		fmt.Println("ack", 0)
+		return
 	}
 	keep := os.Getenv("STORE_CHILD_RETAINS") != ""
 	for n := first; n < first+300; n += childBatch {
@@ -179,30 +184,6 @@ func TestKill(t *testing.T) {
 		}
 	}
 	t.Logf("%d batches acknowledged", len(acknowledged))
-}
-
-// TestKill_migration kills the process before each statement of the migrations.
-func TestKill_migration(t *testing.T) {
-	for n := 1; ; n++ {
-		path := filepath.Join(t.TempDir(), "builds.sqlite")
-		acknowledged := runChild(t, path, "STORE_CHILD_DIES="+strconv.Itoa(n))
-		if n == 1 && len(acknowledged) > 0 {
-			t.Fatal("the child was not killed")
-		}
-		s := openAt(t, path)
-		put(t, s, 5)
-		if err := s.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		s.Close()
-		if len(acknowledged) > 0 {
-			t.Logf("killed before each of %d statements", n)
-			if n < 20 {
-				t.Error("there are more statements than that")
-			}
-			return
-		}
-	}
 }
 
 // TestKill_retention kills the process while it deletes: nothing young goes.

@@ -42,6 +42,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		if version == 0 {
 			to, statements = len(all), slices.Concat(all...)
 		}
+		s.step() // between two versions
 		err := s.transaction(ctx, func(tx *sql.Tx) error {
 			for _, statement := range statements {
 				if err := s.exec(ctx, tx, statement); err != nil {
