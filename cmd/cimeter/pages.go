@@ -95,11 +95,6 @@ func (s pageSource) Build(ctx context.Context, key string) (*cimeter.Record, boo
 			return r, true, nil
 		}
 	}
-	if err == nil && r.Trace == nil {
-		if r.Trace, err = s.kept.Trace(ctx, key); errors.Is(err, cimeter.ErrNotFound) {
-			err = nil
-		}
-	}
 	return r, false, err
 }
 

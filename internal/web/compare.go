@@ -18,45 +18,70 @@ import (
 type side struct {
 	Record *cimeter.Record // of a median: its usage and its stages' are medians
 	Link   link
-	Median int // of how many builds; 0: of one
+	Median int  // of how many builds; 0: of one
+	bare   bool // it has no trace yet
 }
 
 const wantSide = "want a build's key, median:20, last-green, or a branch such as main"
 
-// resolve finds what a word means beside the build of another key.
-func (p *Pages) resolve(ctx context.Context, word, other string) (side, error) {
-	word = strings.TrimSpace(word)
-	word = strings.TrimPrefix(word, "/builds/")
+// sides finds what two words mean: each is a build's key, or means the job of the other.
+func (p *Pages) sides(ctx context.Context, a, b string) (sa, sb side, err error) {
+	a, b = strings.TrimPrefix(strings.TrimSpace(a), "/builds/"), strings.TrimPrefix(strings.TrimSpace(b), "/builds/")
+	ra, err := p.keyed(ctx, a)
+	if err != nil {
+		return sa, sb, err
+	}
+	rb, err := p.keyed(ctx, b)
+	if err != nil {
+		return sa, sb, err
+	}
+	if sa, err = p.resolve(ctx, a, ra, rb); err == nil {
+		sb, err = p.resolve(ctx, b, rb, ra)
+	}
+	return sa, sb, err
+}
+
+// keyed is the build that a word is the key of; nil: there is none.
+func (p *Pages) keyed(ctx context.Context, word string) (*cimeter.Record, error) {
 	if word == "" || len(word) > 4096 {
-		return side{}, fmt.Errorf("%s: %w", wantSide, cimeter.ErrInvalid)
+		return nil, fmt.Errorf("%s: %w", wantSide, cimeter.ErrInvalid)
+	}
+	if word == lastGreen || isMedian(word) {
+		return nil, nil
 	}
 	r, _, err := p.o.Source.Build(ctx, word)
-	if err == nil {
+	if errors.Is(err, cimeter.ErrNotFound) {
+		return nil, nil
+	}
+	return r, err
+}
+
+const lastGreen = "last-green"
+
+func isMedian(word string) bool { return word == "median" || strings.HasPrefix(word, "median:") }
+
+// resolve is the side of a word: the build of its key, else what it means beside the
+// build of the other.
+func (p *Pages) resolve(ctx context.Context, word string, r, of *cimeter.Record) (side, error) {
+	if r != nil {
 		return side{Record: r, Link: link{label(&r.Build), buildURL(r.Key), title(r.Key)}}, nil
 	}
-	if !errors.Is(err, cimeter.ErrNotFound) {
-		return side{}, err
-	}
-	of, _, err := p.o.Source.Build(ctx, strings.TrimPrefix(strings.TrimSpace(other), "/builds/"))
-	if errors.Is(err, cimeter.ErrNotFound) {
+	if of == nil {
 		return side{}, fmt.Errorf("no build %s: %s: %w", display.Fit(word, 80, "…"), wantSide, cimeter.ErrNotFound)
 	}
-	if err != nil {
-		return side{}, err
-	}
 	q := HistoryQuery{Project: of.Project, Name: of.Name, Before: of.EndedAt, Limit: peerCount}
-	n, median := peerCount, false
-	if count, ok := strings.CutPrefix(word, "median:"); ok || word == "median" {
-		median = true
-		if ok {
-			if n, err = strconv.Atoi(count); err != nil || n < 2 || n > 100 {
-				return side{}, fmt.Errorf("%s: want median:2 to median:100: %w", display.Fit(word, 40, "…"), cimeter.ErrInvalid)
-			}
+	median := isMedian(word)
+	switch count, counted := strings.CutPrefix(word, "median:"); {
+	case counted:
+		n, err := strconv.Atoi(count)
+		if err != nil || n < 2 || n > 100 {
+			return side{}, fmt.Errorf("%s: want median:2 to median:100: %w", display.Fit(word, 40, "…"), cimeter.ErrInvalid)
 		}
 		q.Limit = n
-	} else if word == "last-green" {
+	case median:
+	case word == lastGreen:
 		q.Limit = 100
-	} else {
+	default:
 		q.Ref, q.Limit = word, 1
 	}
 	rs, err := p.o.Source.History(ctx, q)
@@ -64,7 +89,7 @@ func (p *Pages) resolve(ctx context.Context, word, other string) (side, error) {
 		return side{}, err
 	}
 	rs = slices.DeleteFunc(rs, func(r *cimeter.Record) bool {
-		return r.Key == of.Key || median && r.Result == "canceled" || word == "last-green" && r.Result != "success"
+		return r.Key == of.Key || median && r.Result == "canceled" || word == lastGreen && r.Result != "success"
 	})
 	if len(rs) == 0 {
 		return side{}, fmt.Errorf("no build before it for %s: %s: %w", display.Fit(word, 80, "…"), wantSide, cimeter.ErrNotFound)
@@ -72,7 +97,22 @@ func (p *Pages) resolve(ctx context.Context, word, other string) (side, error) {
 	if median {
 		return side{Record: summary.Median(rs), Link: link{fmt.Sprintf("median of %s", builds(int64(len(rs)))), href("/job", "project", of.Project, "name", of.Name), ""}, Median: len(rs)}, nil
 	}
-	return side{Record: rs[0], Link: link{label(&rs[0].Build), buildURL(rs[0].Key), title(rs[0].Key)}}, nil
+	return side{Record: rs[0], Link: link{label(&rs[0].Build), buildURL(rs[0].Key), title(rs[0].Key)}, bare: true}, nil
+}
+
+// traced reads sides again that a history, which has no traces, told of.
+func (p *Pages) traced(ctx context.Context, sides ...*side) error {
+	for _, s := range sides {
+		if !s.bare {
+			continue
+		}
+		r, _, err := p.o.Source.Build(ctx, s.Record.Key)
+		if err != nil {
+			return err
+		}
+		s.Record, s.bare = r, false
+	}
+	return nil
 }
 
 type compareView struct {
@@ -152,9 +192,15 @@ func (p *Pages) compare(w http.ResponseWriter, r *http.Request) error {
 	}
 	var before []*cimeter.Record
 	if of := b.Record; b.Median == 0 && of.Project != "" {
-		if before, err = p.o.Source.History(r.Context(), HistoryQuery{Project: of.Project, Name: of.Name, Before: of.EndedAt, Limit: peerCount}); err != nil {
+		p.part(r, &v.page, "spread", "the job's last builds", func(ctx context.Context) (err error) {
+			before, err = p.o.Source.History(ctx, HistoryQuery{Project: of.Project, Name: of.Name, Before: of.EndedAt, Limit: peerCount})
 			return err
-		}
+		})
+	}
+	if a.Median == 0 && b.Median == 0 {
+		p.part(r, &v.page, "charts", "the charts", func(ctx context.Context) error {
+			return p.traced(ctx, &a, &b)
+		})
 	}
 	if err := v.fill(a, b, before); err != nil {
 		return err
@@ -164,12 +210,4 @@ func (p *Pages) compare(w http.ResponseWriter, r *http.Request) error {
 		v.draw(a.Record, b.Record, q)
 	}
 	return p.render(w, r, http.StatusOK, "compare", v)
-}
-
-func (p *Pages) sides(ctx context.Context, a, b string) (sa, sb side, err error) {
-	if sa, err = p.resolve(ctx, a, b); err != nil {
-		return sa, sb, err
-	}
-	sb, err = p.resolve(ctx, b, a)
-	return sa, sb, err
 }

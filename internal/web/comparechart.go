@@ -152,6 +152,9 @@ func resample(vs []cimeter.Opt[int64], from, to float64) []cimeter.Opt[int64] {
 func (p *Pages) compareTrace(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	a, b, err := p.sides(r.Context(), q.Get("a"), q.Get("b"))
+	if err == nil {
+		err = p.traced(r.Context(), &a, &b)
+	}
 	if err != nil {
 		return err
 	}

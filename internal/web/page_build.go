@@ -120,14 +120,10 @@ func (p *Pages) build(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		v.timeline(record, a, whole, path, q, to)
 		v.Stages = stagesOf(record, q, path, to)
-		p.divide(r.Context(), &v, record, q, a, path, to)
+		p.part(r, &v.page, "sections", "the sections of the job's log", func(ctx context.Context) error { return p.divide(ctx, &v, record, q, a, path, to) })
 	}
-	if err := p.spread(r.Context(), &v, record, now); err != nil {
-		return err
-	}
-	if err := p.peers(r.Context(), record, running, &v, now); err != nil {
-		return err
-	}
+	p.part(r, &v.page, "machines", "its machines", func(ctx context.Context) error { return p.spread(ctx, &v, record, now) })
+	p.part(r, &v.page, "peers", "the builds of the same job before", func(ctx context.Context) error { return p.peers(ctx, &v, record, now) })
 	v.gaps(record)
 	return p.render(w, r, http.StatusOK, "build", v)
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -94,15 +95,15 @@ func (p *Pages) now(w http.ResponseWriter, r *http.Request) error {
 		v.Only, v.All = plural(len(ms), "machine")+": "+nowShows[at].words, href("/", "sort", r.URL.Query().Get("sort"))
 	}
 	v.fill(sortMachines(ms, now, by), now)
-	if !slices.ContainsFunc(v.Status, func(f nowFigure) bool { return f.Label == "builds" && (f.Value.URL != "" || f.Warn != nil) }) {
-		page, err := p.o.Source.Builds(r.Context(), Query{Sort: SortEnded, Limit: 1})
-		if err != nil {
+	if show == "" && !slices.ContainsFunc(v.Status, func(f nowFigure) bool { return f.Label == "builds" && (f.Value.URL != "" || f.Warn != nil) }) {
+		p.part(r, &v.page, "idle", "the last build", func(ctx context.Context) error {
+			page, err := p.o.Source.Builds(ctx, Query{Sort: SortEnded, Limit: 1})
+			if len(page.Rows) > 0 {
+				row := columnsOf(page.Rows).row(&page.Rows[0], now)
+				v.Idle = &row
+			}
 			return err
-		}
-		if len(page.Rows) > 0 && show == "" {
-			row := columnsOf(page.Rows).row(&page.Rows[0], now)
-			v.Idle = &row
-		}
+		})
 	}
 	sortable := func(label, unit, key string) heading {
 		return sortHeading(heading{Label: label, Unit: unit}, key, by, func(sort string) string { return href("/", "sort", sort, "show", show) })

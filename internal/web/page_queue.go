@@ -180,29 +180,25 @@ func (p *Pages) queue(w http.ResponseWriter, r *http.Request) error {
 	v.list(&st, q, f)
 	v.workers(&st, q, f)
 	if len(v.Rows) == 0 && v.Known && longestOf(&st, f).Seconds <= 0 && f == (queueFilter{}) {
-		v.Nothing = p.longestKept(r.Context(), &st, v.Nothing)
+		p.part(r, &v.page, "longest", "the longest wait of the last day", func(ctx context.Context) error {
+			return v.longestKept(ctx, p.o.Source, &st)
+		})
 	}
 	return p.render(w, r, status, "queue", v)
 }
 
 // longestKept says what waited longest in the last day as far as the store knows, which
-// a process that was just started does not; what it would say otherwise, where the
-// store knows of none.
-func (p *Pages) longestKept(ctx context.Context, st *queue.State, otherwise string) string {
-	page, err := p.o.Source.Builds(ctx, Query{Filter: filter.Filter{{Field: filter.Since, Op: filter.Eq, At: st.At.Add(-24 * time.Hour)}}, Sort: SortQueue, Limit: 1})
-	if err != nil {
-		p.report("/queue", err)
-		return otherwise
-	}
-	if len(page.Rows) == 0 {
-		return otherwise
+// a process that was just started does not.
+func (v *queueView) longestKept(ctx context.Context, from Source, st *queue.State) error {
+	page, err := from.Builds(ctx, Query{Filter: filter.Filter{{Field: filter.Since, Op: filter.Eq, At: st.At.Add(-24 * time.Hour)}}, Sort: SortQueue, Limit: 1})
+	if err != nil || len(page.Rows) == 0 {
+		return err
 	}
 	r := &page.Rows[0]
-	waited, known := r.Queue().Get()
-	if !known || waited <= 0 {
-		return otherwise
+	if waited, known := r.Queue().Get(); known && waited > 0 {
+		v.Nothing = fmt.Sprintf("Nothing waits. Longest wait in 24 h: %s (%s, %s).", seconds(waited), label(&r.Build), ago(st.At, r.StartedAt))
 	}
-	return fmt.Sprintf("Nothing waits. Longest wait in 24 h: %s (%s, %s).", seconds(waited), label(&r.Build), ago(st.At, r.StartedAt))
+	return nil
 }
 
 // longestOf is the longest wait of the last day that this process saw.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cimeter/cimeter"
+	"github.com/cimeter/cimeter/internal/queue"
 	"github.com/cimeter/cimeter/internal/section"
 	"github.com/cimeter/cimeter/internal/web"
 	"github.com/cimeter/cimeter/internal/webtest"
@@ -124,9 +126,37 @@ type parted struct {
 	parts      []onePart
 }
 
+var (
+	example, oom = webtest.Example().Key, webtest.OOM().Key
+	together     = "a=" + url.QueryEscape(oom) + "&b=" + url.QueryEscape(example)
+)
+
 var partedPages = []parted{
+	{"now", "/", 1, nil},
+	{"idle", "/", 1, []onePart{{"The last build", ""}}},
 	{"builds", "/builds?t=7d", 1, []onePart{{"The totals", ""}}},
 	{"no builds", "/builds?q=project%3Anone", 1, []onePart{{"What hides every build", ""}, {"What hides every build", ""}}},
+	{"build", "/builds/" + oom, 1, []onePart{{"The sections of the job&#39;s log", ""}, {"Its machines", "machines machines-h"}, {"The builds of the same job before", "peers peers-h"}}},
+	{"running build", "/builds/" + webtest.Running().Key, 1, []onePart{{"The builds of the same job before", "peers peers-h"}}},
+	{"queue", "/queue", 0, nil},
+	{"idle queue", "/queue", 0, []onePart{{"The longest wait of the last day", ""}}},
+	{"compare", "/compare?" + together, 2, []onePart{{"The job&#39;s last builds", ""}}},
+	{"compare with a word", "/compare?a=last-green&b=" + url.QueryEscape(example), 2, []onePart{{"The job&#39;s last builds", ""}, {"The charts", "timeline timeline-h lanes cpu cpu-h cpu-l mem mem-h mem-l disk disk-h disk-l net net-h net-l"}}},
+	{"compare with a median", "/compare?a=median%3A20&b=" + url.QueryEscape(example), 2, []onePart{{"The job&#39;s last builds", ""}}},
+}
+
+// idle is the fleet at rest.
+func idle() *webtest.Memory {
+	m := fleet()
+	for i := range m.Fleet {
+		m.Fleet[i].Running, m.Fleet[i].Runs = nil, 0
+	}
+	m.Waiting.Builds = nil
+	for i := range m.Waiting.Servers {
+		s := &m.Waiting.Servers[i]
+		s.LongestDay, s.Waiting, s.Blocked, s.Running = queue.Longest{}, cimeter.Some(0), cimeter.Some(0), cimeter.Some(0)
+	}
+	return m
 }
 
 var idOf = regexp.MustCompile(` id="([^"]+)"`)
@@ -144,6 +174,9 @@ func TestPartFails(t *testing.T) {
 	for _, page := range partedPages {
 		t.Run(page.name, func(t *testing.T) {
 			f := &failing{Memory: fleet(), at: -1}
+			if strings.HasPrefix(page.name, "idle") {
+				f.Memory = idle()
+			}
 			p, told := f.pages(t)
 			code, whole := get(t, p, page.path)
 			if questions := page.main + len(page.parts); code != http.StatusOK || f.asked != questions || strings.Contains(whole, "could not be read") || len(*told) > 0 {

@@ -39,16 +39,16 @@ type peerTable struct {
 	Note     string
 }
 
-// peers reads the job's last builds and fills in what is compared with them.
-func (p *Pages) peers(ctx context.Context, r *cimeter.Record, running bool, v *buildView, now time.Time) error {
+// peers reads the job's last builds and fills in what is compared with them; the build's
+// own figures are there without.
+func (p *Pages) peers(ctx context.Context, v *buildView, r *cimeter.Record, now time.Time) error {
 	this := RowOf(r)
-	this.Running = running
+	this.Running = v.Running
 	var before []Row
+	var err error
 	if r.Project != "" && r.Name != "" {
-		rs, err := p.o.Source.History(ctx, HistoryQuery{Project: r.Project, Name: r.Name, Before: r.EndedAt, Limit: peerCount + 1 + v.Spread.len()})
-		if err != nil {
-			return err
-		}
+		var rs []*cimeter.Record
+		rs, err = p.o.Source.History(ctx, HistoryQuery{Project: r.Project, Name: r.Name, Before: r.EndedAt, Limit: peerCount + 1 + v.Spread.len()})
 		for _, b := range rs {
 			if b.Key != r.Key && !v.Spread.holds(b.Key) && len(before) < peerCount {
 				before = append(before, RowOf(b))
@@ -56,8 +56,8 @@ func (p *Pages) peers(ctx context.Context, r *cimeter.Record, running bool, v *b
 		}
 	}
 	v.Figures = keyFigures(r, &this, before)
-	if len(before) == 0 {
-		return nil
+	if err != nil || len(before) == 0 {
+		return err
 	}
 	shown := append([]Row{this}, before...)
 	if len(shown) > peerCount {

@@ -165,7 +165,14 @@ func TestQueue_live(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(p)
+	var broken atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if broken.Load() && r.URL.Path == "/queue" {
+			http.Error(w, "", http.StatusServiceUnavailable)
+			return
+		}
+		p.ServeHTTP(w, r)
+	}))
 	t.Cleanup(s.Close)
 	t.Cleanup(p.Close)
 	tab := webtest.Need(t, browser).Tab(t, webtest.Looks[0])
@@ -192,6 +199,12 @@ func TestQueue_live(t *testing.T) {
 	}
 	if p := tab.Problems(); len(p) > 0 {
 		t.Error(p)
+	}
+	// What it shows when it is not answered any more has its age.
+	broken.Store(true)
+	const shown = `document.querySelector("#queue-now dd a").textContent + " " + document.querySelector("[data-live-state]").textContent`
+	if said := webtest.Eval[string](tab, `new Promise(done => { const look = n => (`+shown+`).includes("ago") || n > 500 ? done(`+shown+`) : setTimeout(look, 10, n + 1); look(0); })`); !regexp.MustCompile(`^303 the server answered 503; showing the state of \d+ s ago$`).MatchString(said) {
+		t.Errorf("away, it says %q", said)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/url"
-	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/section"
@@ -30,20 +29,13 @@ type sectionRow struct {
 	Disk, Net      string
 }
 
-// sectionsTime is how long a reader waits for the sections, which may be read from
-// the CI server.
-const sectionsTime = 5 * time.Second
-
 // divide adds the sections of a build's log to its page: those that are kept, else,
 // when they are asked for, those that the CI server tells: not at each look, as they
-// have to be fetched. That there are none, or that they cannot be had, leaves the rest
-// of the page as it is.
-func (p *Pages) divide(ctx context.Context, v *buildView, r *cimeter.Record, q url.Values, a axis, path string, to func(from, to float64) string) {
+// have to be fetched.
+func (p *Pages) divide(ctx context.Context, v *buildView, r *cimeter.Record, q url.Values, a axis, path string, to func(from, to float64) string) error {
 	if p.o.Sections == nil || v.Running || len(r.Stages) == 0 {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, sectionsTime)
-	defer cancel()
 	asked := q.Get("sections") == "on"
 	parts, err := p.o.Sections(ctx, r, !asked)
 	switch {
@@ -51,8 +43,7 @@ func (p *Pages) divide(ctx context.Context, v *buildView, r *cimeter.Record, q u
 		v.Sections = sectionsOf(r, &parts, to)
 		v.Lanes = append(v.Lanes, sectionLanes(r, &parts, a, to)...)
 	case !errors.Is(err, cimeter.ErrNotFound):
-		v.NoSections = "The sections of the job's log could not be read now."
-		p.report("/builds/", err)
+		return err
 	case asked:
 		v.NoSections = "The job's log has no sections that divide a stage, or its CI server does not tell them."
 	case r.CI == "gitlab": // others have none
@@ -60,6 +51,7 @@ func (p *Pages) divide(ctx context.Context, v *buildView, r *cimeter.Record, q u
 		z.Set("sections", "on")
 		v.SectionsURL = path + "?" + z.Encode() + "#stages"
 	}
+	return nil
 }
 
 // partName is how a part is called: the rest of a stage has no name.

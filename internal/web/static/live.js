@@ -8,6 +8,11 @@
 	const state = document.querySelector("[data-live-state]");
 	const button = document.querySelector("[data-pause]");
 	const tell = text => { if (state) state.textContent = text; };
+	let taken = Date.now(); // when what is shown was read
+	const away = why => {
+		const age = Math.round((Date.now() - taken) / 1000);
+		tell(`${why}; showing the state of ${age < 120 ? `${age} s` : `${Math.round(age / 60)} min`} ago`);
+	};
 
 	// busy is a region that must not move: the pointer or the focus is inside.
 	const busy = e => e.matches(":hover") || e.contains(document.activeElement);
@@ -30,6 +35,7 @@
 
 	const take = next => {
 		let more = 0;
+		taken = Date.now();
 		for (const old of all("[data-region]")) {
 			const now = next.getElementById(old.id);
 			if (!now) continue;
@@ -47,8 +53,8 @@
 		reading = new XMLHttpRequest();
 		reading.responseType = "document";
 		reading.timeout = 10000;
-		reading.onload = () => { if (reading.status === 200 && reading.response) take(reading.response); else tell(`the server answered ${reading.status}; showing the last state`); };
-		reading.onerror = reading.ontimeout = () => tell("the server is away; showing the last state");
+		reading.onload = () => { if (reading.status === 200 && reading.response) { tell("live"); take(reading.response); } else away(`the server answered ${reading.status}`); };
+		reading.onerror = reading.ontimeout = () => away("the server is away");
 		reading.onloadend = () => { reading = null; };
 		reading.open("GET", document.body.dataset.live || location.href);
 		reading.send();
@@ -61,8 +67,8 @@
 	const open = () => {
 		if (stream || paused || document.hidden) return;
 		stream = new EventSource("/live");
-		stream.onmessage = () => { tell("live"); read(); };
-		stream.onerror = () => tell("the server is away; showing the last state");
+		stream.onmessage = read;
+		stream.onerror = () => away("the server is away");
 	};
 	cimeter.pause = why => {
 		paused = true;
