@@ -20,6 +20,7 @@ type Store interface {
 	Get(ctx context.Context, key string) (*cimeter.Record, error)
 	Trace(ctx context.Context, key string) (*cimeter.Trace, error)
 	Machines(ctx context.Context, key string) ([]*cimeter.Record, error)
+	Neighbours(ctx context.Context, of *cimeter.Record) (store.Neighbours, error)
 	List(ctx context.Context, q store.Query) (store.Page, error)
 	Each(ctx context.Context, f filter.Filter, traces bool, fn func(*cimeter.Record) error) error
 	Sum(ctx context.Context, f filter.Filter) (store.Sum, error)
@@ -83,6 +84,7 @@ var cases = []struct {
 	{"groups add up while builds come", testGroupsAgain},
 	{"buckets add up", testBuckets},
 	{"history is of one job", testHistory},
+	{"what ran beside a build is told", testNeighbours},
 	{"names are found by a part", testNames},
 	{"an export holds every build once", testEach},
 	{"figures of the store", testStats},

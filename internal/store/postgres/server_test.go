@@ -200,6 +200,9 @@ func TestPlans(t *testing.T) {
 	if _, err := store.NewReader(q).Machines(t.Context(), m.Record(5).Key); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := store.NewReader(q).Neighbours(t.Context(), m.Record(5)); err != nil {
+		t.Fatal(err)
+	}
 	t.Logf("%d plans", q.statements)
 }
 

@@ -29,7 +29,7 @@ func (q *explained) Query(ctx context.Context, text string, args []any, row func
 		}
 		// SCAN walks a whole table or index. Along an index it stops at its LIMIT,
 		// but only when nothing is sorted behind it.
-		if strings.HasPrefix(step, "SCAN") && !strings.HasPrefix(step, "SCAN b USING") && step != "SCAN b" && step != "SCAN (subquery-2)" && step != "SCAN counted" && step != "SCAN CONSTANT ROW" && !strings.HasPrefix(step, "SCAN (subquery") {
+		if strings.HasPrefix(step, "SCAN") && !strings.HasPrefix(step, "SCAN b USING") && step != "SCAN b" && step != "SCAN (subquery-2)" && step != "SCAN counted" && step != "SCAN near" && step != "SCAN CONSTANT ROW" && !strings.HasPrefix(step, "SCAN (subquery") {
 			q.t.Errorf("%s\nfull scan: %s", text, step)
 		}
 		if step == "SCAN b" && !strings.Contains(text, "FROM (SELECT b.id, ") {
@@ -98,6 +98,9 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := store.NewReader(q).Machines(t.Context(), puts[0].Record.Key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.NewReader(q).Neighbours(t.Context(), puts[0].Record); err != nil {
 		t.Fatal(err)
 	}
 	q.covered = true
