@@ -25,11 +25,11 @@ type serverFlags struct {
 func (f *serverFlags) client(e *env) (*client.Client, error) {
 	password, err := config.ReadSecret("CIMETER_PASSWORD", f.PasswordFile, e.getenv)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--password-file: %w", err)
 	}
 	token, err := config.ReadSecret("CIMETER_TOKEN", f.TokenFile, e.getenv)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--token-file: %w", err)
 	}
 	return client.New(client.Options{URL: f.Server, User: f.User, Password: password.Reveal(), Token: token.Reveal()})
 }

@@ -32,7 +32,7 @@ type buildsCmd struct {
 	Stage   string `placeholder:"NAME" group:"Only builds:" help:"That have this stage."`
 	Runner  string `placeholder:"NAME" group:"Only builds:" help:"Of this runner: its system id, short token or name."`
 	Machine string `placeholder:"NAME" group:"Only builds:" help:"Of this machine."`
-	Result  string `placeholder:"RESULT" group:"Only builds:" help:"That ended so: success, failed or canceled."`
+	Result  string `placeholder:"RESULT" group:"Only builds:" help:"That ended so: success, failed, canceled or skipped."`
 
 	Query    string `placeholder:"FILTER" group:"Of a server, only builds:" help:"That a filter of its pages finds, such as \"verdict:oom cpu>600s\"."`
 	Ref      string `placeholder:"REF" group:"Of a server, only builds:" help:"Of this branch or tag."`
@@ -48,10 +48,15 @@ type buildsCmd struct {
 // Help is the end of --help.
 func (c *buildsCmd) Help() string { return buildsHelp }
 
-// Validate refuses a limit that lists nothing.
+// Validate refuses what lists nothing.
 func (c *buildsCmd) Validate() error {
 	if c.Limit != nil && *c.Limit < 1 {
 		return fmt.Errorf("--limit: %d: want 1 or more", *c.Limit)
+	}
+	switch c.Result {
+	case "", "success", "failed", "canceled", "skipped":
+	default:
+		return fmt.Errorf("--result: %.40q: want success, failed, canceled or skipped", c.Result)
 	}
 	if c.Sections && c.Format != "json" && c.Format != "ndjson" {
 		return fmt.Errorf("--sections: with --format %s: want json or ndjson: a row is a build", c.Format)

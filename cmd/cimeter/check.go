@@ -49,6 +49,8 @@ func (c *checkCmd) Run(e *env) error {
 	r.engines(&conf.Agent)
 	r.jobLists(conf.Agent.GitLabRunners)
 	r.records(conf.Data)
+	r.server(conf, e)
+	r.store(conf)
 	r.outputs(conf, e)
 	r.sources(conf)
 	r.discovery(conf, e)

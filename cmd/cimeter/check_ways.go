@@ -90,6 +90,40 @@ func (r report) debug(conf config.Config, e *env) {
 	r.line("debug", "at "+conf.Debug.Listen)
 }
 
+// server says whether the server would take an agent's records: it is sent none of them.
+func (r report) server(conf config.Config, e *env) {
+	if conf.Server.URL == "" {
+		return
+	}
+	sender, err := newSender(conf, e, "")
+	if err != nil {
+		r.line("server", "cimeter cannot start: "+err.Error())
+		return
+	}
+	defer sender.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	if _, err := sender.Records(ctx, nil); err != nil {
+		r.line("server", "takes nothing now, records wait: "+err.Error())
+		return
+	}
+	r.line("server", "ok: takes records at "+sender.Address())
+}
+
+// store says whether a server can read which database is its own.
+func (r report) store(conf config.Config) {
+	if conf.Store.DatabaseFile == "" {
+		return
+	}
+	if _, err := config.ReadSecret("", conf.Store.DatabaseFile, noVariables); err != nil {
+		r.line("store", "a server cannot start: store.database_file: "+err.Error())
+		return
+	}
+	r.line("store", "ok: the database that "+conf.Store.DatabaseFile+" names")
+}
+
+func noVariables(string) string { return "" }
+
 // tokens says whether a server can read who may use it.
 func (r report) tokens(conf config.Config) {
 	if conf.Access.TokensFile == "" {

@@ -200,7 +200,7 @@ func (r report) ciServers(conf config.Config, e *env) {
 		for _, f := range []struct{ setting, path string }{
 			{"hook_secret_file", c.HookSecretFile}, {"cancel_token_file", c.CancelFile}, {"notes.token_file", c.Notes.TokenFile},
 		} {
-			if _, err := config.ReadSecret("", f.path, func(string) string { return "" }); err != nil {
+			if _, err := config.ReadSecret("", f.path, noVariables); err != nil {
 				found += "; " + f.setting + ": " + err.Error()
 			}
 		}

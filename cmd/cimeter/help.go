@@ -130,7 +130,7 @@ Examples:
 Exit codes: 0 the store is whole; 1 there is no store, it is damaged, or it could not be read; 2 for a wrong command line.`
 
 const checkHelp = `
-Everything that is wrong with the configuration is named at once, with its place and what is accepted. Then cimeter says what it can meter on this machine and as this user: how the cgroups are laid out, whether Docker answers, and what each missing capability costs. Receivers of outputs, sources, Consul and CI servers are asked whether they are there; nothing is sent to them.
+Everything that is wrong with the configuration is named at once, with its place and what is accepted. Then cimeter says what it can meter on this machine and as this user: how the cgroups are laid out, whether Docker answers, and what each missing capability costs. The server, receivers of outputs, sources, Consul and CI servers are asked whether they are there; no record and no figure is sent to them.
 
 Examples:
 

@@ -28,19 +28,24 @@ func openSending(conf config.Config, e *env, counts *tally.Table, tell telling, 
 	if err != nil {
 		return nil, err
 	}
-	sender, err := push.NewSender(push.SenderOptions{
-		URL: conf.Server.URL, CAFile: conf.Server.CAFile, Agent: queue.ID(),
-		Token: func() (string, error) {
-			token, err := config.ReadSecret("CIMETER_SERVER_TOKEN", conf.Server.TokenFile, e.getenv)
-			return token.Reveal(), err
-		},
-	})
+	sender, err := newSender(conf, e, queue.ID())
 	if err != nil {
 		queue.Close()
 		return nil, err
 	}
 	log.Info("sending records", "server", sender.Address(), "waiting", queue.Stats().Records)
 	return newSending(conf, queue, sender, sender.Close, counts, tell, log), nil
+}
+
+// newSender is the way to the server of the settings, of the agent of that id.
+func newSender(conf config.Config, e *env, agent string) (*push.Sender, error) {
+	return push.NewSender(push.SenderOptions{
+		URL: conf.Server.URL, CAFile: conf.Server.CAFile, Agent: agent,
+		Token: func() (string, error) {
+			token, err := config.ReadSecret("CIMETER_SERVER_TOKEN", conf.Server.TokenFile, e.getenv)
+			return token.Reveal(), err
+		},
+	})
 }
 
 func openSpool(conf config.Config) (*spool.Spool, error) {

@@ -212,7 +212,7 @@ func (c *serveFlags) openStore(ctx context.Context, conf config.Config) (builds,
 	address := config.NewSecret(c.Database)
 	if address.IsZero() {
 		var err error
-		if address, err = config.ReadSecret("", conf.Store.DatabaseFile, func(string) string { return "" }); err != nil {
+		if address, err = config.ReadSecret("", conf.Store.DatabaseFile, noVariables); err != nil {
 			return nil, err
 		}
 	}

@@ -55,7 +55,7 @@ func scrapeOptions(s config.Source) scrape.Options {
 	}
 	if s.TokenFile != "" {
 		o.Token = func() (string, error) {
-			token, err := config.ReadSecret("", s.TokenFile, func(string) string { return "" })
+			token, err := config.ReadSecret("", s.TokenFile, noVariables)
 			return token.Reveal(), err
 		}
 	}

@@ -40,7 +40,7 @@ func (f *storeFlags) place() (file string, address config.Secret, err error) {
 		return "", address, err
 	}
 	if address = config.NewSecret(f.Database); address.IsZero() {
-		address, err = config.ReadSecret("", conf.Store.DatabaseFile, func(string) string { return "" })
+		address, err = config.ReadSecret("", conf.Store.DatabaseFile, noVariables)
 	}
 	return filepath.Join(conf.Data, "store", "cimeter.db"), address, err
 }

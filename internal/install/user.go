@@ -28,6 +28,9 @@ func (m *machine) user(o Options) (done []Step, group int, err error) {
 	if known && there {
 		return []Step{{"unchanged", "user " + o.Role.User}}, group, nil
 	}
+	if _, err := m.Stat("etc/passwd"); err != nil { // useradd would wait for a lock that it cannot make
+		return nil, 0, fmt.Errorf("install: root %s: want a machine's root folder, with its etc/passwd: %w", m.Name(), err)
+	}
 	args := []string{"--system", "--home-dir", o.Role.Home, "--no-create-home", "--shell", "/usr/sbin/nologin"}
 	if there {
 		args = append(args, "--gid", o.Role.User)
