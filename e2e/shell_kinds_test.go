@@ -207,7 +207,6 @@ func TestShell_scannedOrphan(t *testing.T) {
 	if err := testdocker.MakeCgroup(group); err != nil {
 		t.Fatal(err)
 	}
-	a := startAgent(t, b, shellConfig("scan"))
 	stop := filepath.Join(t.TempDir(), "stop")
 	number := jobNumber(700)
 	script := filepath.Join(t.TempDir(), "script.sh")
@@ -218,8 +217,17 @@ func TestShell_scannedOrphan(t *testing.T) {
 	r := startRunner(t, "java", []shellBuild{{Shells: []shellRun{{Args: []string{"/bin/sh", "-c", "nohup " + script + " >/dev/null 2>&1 </dev/null &"}, Env: []string{
 		"JENKINS_URL=https://ci.example.com/", "JOB_NAME=orphan", fmt.Sprintf("BUILD_NUMBER=%d", number),
 	}}}}})
+	a := startAgent(t, b, shellConfig("scan")) // looks for runners at its start, and then each 30 s
+	a.eventually("the runner is seen", func() error { return atLeast(a, "cimeter_agent_process_runners", 1) })
 	r.run()
-	a.eventually("the build is seen", func() error { return atLeast(a, "cimeter_agent_processes", 2) })
+	key := fmt.Sprintf("jenkins/ci.example.com/orphan/%d", number)
+	a.eventually("the build is seen", func() error { // all processes are looked at each 5 s
+		b, err := a.get("/api/v1/running")
+		if err == nil && !strings.Contains(string(b), `"`+key+`"`) {
+			err = fmt.Errorf("running: %s", b)
+		}
+		return err
+	})
 	before, err := testdocker.CgroupCPU(group)
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +241,7 @@ func TestShell_scannedOrphan(t *testing.T) {
 	if err := os.WriteFile(stop, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	rec := a.await(fmt.Sprintf("jenkins/ci.example.com/orphan/%d", number))
+	rec := a.await(key)
 	used, err := testdocker.CgroupCPU(group)
 	if err != nil {
 		t.Fatal(err)

@@ -61,8 +61,8 @@ func TestShell_manyShort(t *testing.T) {
 				script := joins(t, group) + gitlabExports(jobNumber(i)) + short(processes, 4000+40*i)
 				list = append(list, shellBuild{Shells: []shellRun{{Stdin: script}}})
 			}
+			r := startRunner(t, "gitlab-runner", list) // first: without events the agent looks for one at its start, and then each 30 s (TestInstall has it look)
 			a := startAgent(t, b, shellConfig(tt.mode))
-			r := startRunner(t, "gitlab-runner", list)
 			a.eventually("the runner is seen", func() error { return atLeast(a, "cimeter_agent_process_runners", 1) })
 			r.run()
 			var truth, right, wrong float64

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +27,11 @@ func runProgram(t *testing.T, env []string, args ...string) (syscall.WaitStatus,
 		return strings.HasPrefix(kv, wrap.DirVariable+"=") || strings.HasPrefix(kv, "CI_")
 	}), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// A shell that runs the tests in the background has had them ignore SIGQUIT,
+	// which the command would inherit; what this process catches it does not.
+	quits := make(chan os.Signal, 1)
+	signal.Notify(quits, syscall.SIGQUIT)
+	defer signal.Stop(quits)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); cmd.ProcessState == nil {

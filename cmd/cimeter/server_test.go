@@ -202,7 +202,7 @@ func TestServer(t *testing.T) {
 func TestUp(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "cimeter.yaml")
-	if err := os.WriteFile(file, []byte("agent: {docker: {enabled: false}}\nmachine: here\nserver: {heartbeat: 1s}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("agent: {docker: {enabled: false}, processes: 'off'}\nmachine: here\nserver: {heartbeat: 1s}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := startDaemon(t, "up", "--config", file, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
