@@ -75,7 +75,7 @@ var layers = map[string]row{
 	"internal/protoappend":                 {layer: pure, theirs: []string{"google.golang.org/protobuf"}, whyTheir: "the encoding of protobuf's fields"},
 	"internal/refusal":                     {layer: pure},
 	"internal/recordjson":                  {layer: pure},
-	"internal/store":                       {layer: pure, ours: []string{"internal/filter", "internal/queue", "internal/recordjson"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
+	"internal/store":                       {layer: pure, ours: []string{"internal/filter", "internal/queue", "internal/recordjson", "internal/summary"}, theirs: []string{"github.com/klauspost/compress"}, whyTheir: "the stored form of a record"},
 	"internal/queue":                       {layer: pure},
 	"internal/section":                     {layer: pure},
 	"internal/series":                      {layer: pure, ours: []string{"internal/catalog", "internal/tally"}},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
@@ -85,22 +84,6 @@ func Each(ctx context.Context, q Queryer, f filter.Filter, traces bool, fn func(
 		}
 		query.Cursor = page.Next
 	}
-}
-
-// History returns the last builds of one job, the latest end first.
-func History(ctx context.Context, q Queryer, h HistoryQuery) ([]*cimeter.Record, error) {
-	if h.Limit == 0 {
-		h.Limit = 20
-	}
-	if h.Limit < 1 || h.Limit > MaxHistory {
-		return nil, fmt.Errorf("history of %d builds: want 1 to %d: %w", h.Limit, MaxHistory, cimeter.ErrInvalid)
-	}
-	f := filter.Filter{filter.Is(filter.Project, h.Project), filter.Is(filter.Job, h.Name)}
-	if h.Ref != "" {
-		f = append(f, filter.Is(filter.Ref, h.Ref))
-	}
-	page, err := List(ctx, q, Query{Filter: withTime(f, time.Time{}, h.Before), Limit: h.Limit, Trace: h.Trace})
-	return page.Records, err
 }
 
 // scan goes through the builds that meet a filter in an order.

@@ -177,6 +177,10 @@ func Measure(t testing.TB, s Store, also func() time.Duration) {
 			_, err := s.Neighbours(ctx, &cimeter.Record{Build: cimeter.Build{Machine: "ci-7"}, StartedAt: now.Add(-36 * time.Hour), EndedAt: now.Add(-35 * time.Hour)})
 			return err
 		}},
+		question{"history of 300", func() error {
+			_, err := s.History(ctx, store.HistoryQuery{Project: "group-0/app-0", Name: "build", Limit: store.MaxHistory})
+			return err
+		}},
 		question{"names", func() error { _, err := s.Names(ctx, "project", "app-1", 10); return err }},
 		question{"stats", func() error { _, err := s.Stats(ctx); return err }},
 	)

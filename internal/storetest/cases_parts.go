@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -157,5 +158,122 @@ func testParts(t *testing.T, s Store) {
 	sum, err := s.Sum(t.Context(), filter.Filter{filter.Is(filter.Project, "app")})
 	if err != nil || sum.Builds != 2 || math.Abs(sum.CPUSeconds-float64(2*kept)*first.Record.Usage.CPUSeconds.Total.Value) > 1e-3 {
 		t.Errorf("Sum = %+v, %v; want two builds and the CPU time of %d parts", sum, err, 2*kept)
+	}
+}
+
+// testHistoryParts holds that the last builds of a job are each once, however many
+// machines worked on one: where its last part ended, with what all parts spent.
+func testHistoryParts(t *testing.T, s Store) {
+	puts := Again(81, 40)
+	for i := range puts {
+		puts[i].Record.Project, puts[i].Record.Name = "group/spread", "all"
+	}
+	other := NewMaker(82, time.Hour).Puts(500, 20) // of other jobs
+	shuffled := append(slices.Clone(puts), other...)
+	rand.New(rand.NewPCG(81, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	for part := range slices.Chunk(shuffled, 9) {
+		put(t, s, part)
+	}
+	parts := map[string][]store.Put{}
+	for _, p := range puts {
+		parts[p.Record.Key] = append(parts[p.Record.Key], p)
+	}
+	// tell is what the answer says of a build, and what its parts add up to.
+	tell := func(number string, from, to time.Time, wall float64, stages int, costs [4]int64) string {
+		return fmt.Sprint(number, " ", from.UnixMicro(), " ", to.UnixMicro(), " ", math.Round(wall*1e3), " ", stages, " ", costs)
+	}
+	sorts := [4]store.Sort{store.SortCPU, store.SortIO, store.SortNet, store.SortMemory}
+	type build struct {
+		ref  string
+		last int64
+		text string
+	}
+	var all []build
+	for _, of := range parts {
+		first := of[0].Record
+		from, to, stages, costs := first.StartedAt, first.EndedAt, 0, [4]int64{-1, -1, -1, -1}
+		for _, p := range of {
+			if p.Record.StartedAt.Before(from) {
+				from = p.Record.StartedAt
+			}
+			if p.Record.EndedAt.After(to) {
+				to = p.Record.EndedAt
+			}
+			stages += len(p.Record.Stages)
+			for i, by := range sorts {
+				switch v := cost(p, by); {
+				case v < 0:
+				case by == store.SortMemory:
+					costs[i] = max(costs[i], v)
+				default:
+					costs[i] = max(0, costs[i]) + v
+				}
+			}
+		}
+		wall := to.Sub(from).Seconds()
+		if len(of) == 1 {
+			wall = first.Usage.WallSeconds
+		}
+		costs[0] = (costs[0] + 500) / 1000 // sums of seconds are not exact to the microsecond
+		all = append(all, build{first.Ref, to.UnixMicro(), tell(first.Number, from, to, wall, stages, costs)})
+	}
+	slices.SortFunc(all, func(x, y build) int { return int(y.last - x.last) })
+	ask := func(h store.HistoryQuery) []*cimeter.Record {
+		t.Helper()
+		h.Project, h.Name = "group/spread", "all"
+		got, err := s.History(t.Context(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	told := func(records []*cimeter.Record) (lines []string) {
+		for _, r := range records {
+			var costs [4]int64
+			for i, by := range sorts {
+				costs[i] = cost(store.Put{Record: r}, by)
+			}
+			costs[0] = (costs[0] + 500) / 1000
+			lines = append(lines, tell(r.Number, r.StartedAt, r.EndedAt, r.Usage.WallSeconds, len(r.Stages), costs))
+		}
+		return lines
+	}
+	check := func(h store.HistoryQuery) {
+		t.Helper()
+		var want []string
+		for _, b := range all {
+			if (h.Before.IsZero() || b.last < h.Before.UnixMicro()) && (h.Ref == "" || b.ref == h.Ref) && len(want) < h.Limit {
+				want = append(want, b.text)
+			}
+		}
+		if got := told(ask(h)); !slices.Equal(got, want) {
+			t.Errorf("%+v: got\n%s\nwant\n%s", h, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	for _, limit := range []int{1, 3, 20, 300} {
+		check(store.HistoryQuery{Limit: limit})
+		check(store.HistoryQuery{Limit: limit, Ref: "main", Trace: true})
+	}
+	for _, p := range puts[:15] { // the end of any part may be asked for
+		check(store.HistoryQuery{Limit: 3, Before: p.Record.EndedAt})
+		check(store.HistoryQuery{Limit: 4, Before: p.Record.EndedAt.Add(time.Microsecond)})
+	}
+	// Page by page, as from the end of the last.
+	var pages []string
+	h := store.HistoryQuery{Limit: 6}
+	for {
+		got := ask(h)
+		if len(got) == 0 {
+			break
+		}
+		pages = append(pages, told(got)...)
+		h.Before = got[len(got)-1].EndedAt
+	}
+	var want []string
+	for _, b := range all {
+		want = append(want, b.text)
+	}
+	if !slices.Equal(pages, want) {
+		t.Errorf("page by page: %d builds, want each of %d once", len(pages), len(want))
 	}
 }

@@ -280,6 +280,11 @@ func testSpreadPods(t *testing.T, s Store) {
 			t.Errorf("Machines(%s) = %d, %v; want three, the pod first", key, len(parts), err)
 		}
 	}
+	last, err := s.History(t.Context(), store.HistoryQuery{Project: pod.Project, Name: pod.Name, Limit: 100})
+	i := slices.IndexFunc(last, func(r *cimeter.Record) bool { return r.Key == puts[0].Record.Key })
+	if err != nil || i < 0 || !last[i].StartedAt.Equal(pod.StartedAt) || slices.ContainsFunc(last, func(r *cimeter.Record) bool { return r.Key == pod.Key }) || !slices.ContainsFunc(last, func(r *cimeter.Record) bool { return r.Key == leg.Key }) {
+		t.Errorf("History = %d builds, %v; want the pod in its build, and the leg by itself", len(last), err)
+	}
 	if parts, err := s.Machines(t.Context(), leg.Key); err != nil || len(parts) != 1 {
 		t.Errorf("Machines(%s) = %d, %v; want it alone", leg.Key, len(parts), err)
 	}
@@ -302,6 +307,9 @@ func testSpreadOthers(t *testing.T, s Store) {
 		if err != nil || len(parts) != 1 || parts[0].Machine != p.Record.Machine {
 			t.Errorf("of a key without a server: %d records of one build, %v", len(parts), err)
 		}
+	}
+	if last, err := s.History(t.Context(), store.HistoryQuery{Project: puts[0].Record.Project, Name: puts[0].Record.Name}); err != nil || len(last) != 2 {
+		t.Errorf("History = %d builds, %v; want two", len(last), err)
 	}
 	nameless := *puts[0].Record
 	nameless.Machine = ""

@@ -84,6 +84,7 @@ var cases = []struct {
 	{"groups add up while builds come", testGroupsAgain},
 	{"buckets add up", testBuckets},
 	{"history is of one job", testHistory},
+	{"history has a build of several machines once", testHistoryParts},
 	{"what ran beside a build is told", testNeighbours},
 	{"names are found by a part", testNames},
 	{"an export holds every build once", testEach},

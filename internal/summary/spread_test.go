@@ -48,6 +48,37 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// A build of several machines is the first part that came, with what all of them spent.
+func TestWhole(t *testing.T) {
+	parts := spread()
+	first, second := parts[0], parts[1]
+	second.Key = first.Key + "/@ci-8"
+	second.StartedAt = first.StartedAt.Add(-30 * time.Second)
+	first.QueuedAt, first.Complete, second.Complete = first.StartedAt.Add(-10*time.Second), true, false
+	first.Usage.OOMKills, second.Usage.OOMKills = cimeter.Some[uint64](1), cimeter.Some[uint64](2)
+	second.Gaps = []cimeter.Gap{{Reason: cimeter.GapAgentRestart}}
+	second.Stages = []cimeter.Stage{{Name: "on the other", StartedAt: second.StartedAt}}
+	before := fmt.Sprint(*first, *second)
+	for _, order := range [][]*cimeter.Record{{first, second}, {second, first}} {
+		r := summary.Whole(order)
+		if r.Key != first.Key || r.Machine != first.Machine || !r.StartedAt.Equal(second.StartedAt) || !r.EndedAt.Equal(second.EndedAt) || r.StartedAt.Sub(r.QueuedAt) != 10*time.Second {
+			t.Errorf("%s on %s, queued %s, from %s to %s", r.Key, r.Machine, r.QueuedAt, r.StartedAt, r.EndedAt)
+		}
+		if want := first.Usage.CPUSeconds.Total.Value + 60.5; r.Usage.CPUSeconds.Total != cimeter.Some(want) || r.Usage.OOMKills != cimeter.Some[uint64](3) || r.Usage.WallSeconds != r.EndedAt.Sub(r.StartedAt).Seconds() {
+			t.Errorf("usage %+v", r.Usage)
+		}
+		if len(r.Stages) != len(first.Stages)+1 || r.Stages[len(first.Stages)].Name != "on the other" || r.Complete || len(r.Gaps) != len(first.Gaps)+1 || r.Limits != first.Limits || r.Trace != nil {
+			t.Errorf("%d stages, complete %t, gaps %v, limits %v", len(r.Stages), r.Complete, r.Gaps, r.Limits)
+		}
+	}
+	if fmt.Sprint(*first, *second) != before {
+		t.Error("its parts were changed")
+	}
+	if summary.Whole(parts[:1]) != first {
+		t.Error("one part is not the whole")
+	}
+}
+
 func TestPartNames(t *testing.T) {
 	parts := spread()
 	parts[1].Machine = "ci-8"
