@@ -42,6 +42,9 @@ type peerTable struct {
 // peers reads the job's last builds and fills in what is compared with them; the build's
 // own figures are there without.
 func (p *Pages) peers(ctx context.Context, v *buildView, r *cimeter.Record, now time.Time) error {
+	if v.Spread != nil { // the builds before it are whole, too
+		r = v.Spread.whole
+	}
 	this := RowOf(r)
 	this.Running = v.Running
 	var before []Row

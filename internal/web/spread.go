@@ -14,6 +14,7 @@ type spreadTable struct {
 	Headings []heading
 	Rows     []buildRow
 	All      buildRow
+	whole    *cimeter.Record // what they did together, under the key of the page
 }
 
 // spread adds the machines of a build to its page where there are several: the rest of
@@ -43,8 +44,10 @@ func (p *Pages) spread(ctx context.Context, v *buildView, r *cimeter.Record, now
 		t.Rows = append(t.Rows, row)
 	}
 	t.All = cols.row(&rows[len(parts)], now)
+	t.whole = summary.Whole(parts)
+	t.whole.Key = r.Key
 	v.Spread = t
-	v.Badges = append(v.Badges, badge{plural(len(parts), "machine"), "it worked on several machines: the rest of this page is of one of them", "", "#machines"})
+	v.Badges = append(v.Badges, badge{plural(len(parts), "machine"), "it worked on several machines: its figures are of all of them, its stages and charts of one", "", "#machines"})
 	return nil
 }
 

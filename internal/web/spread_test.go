@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,9 @@ func TestSpread(t *testing.T) {
 		lacks(t, table, `href="`+key(r)+`"`, "NaN", "0001")
 		_, peers, _ := strings.Cut(body, `<section id="peers"`)
 		lacks(t, peers, `href="`+key(on[1-i])+`"`) // the same build is not one before it
+		_, figures, _ := strings.Cut(body, `id="figures"`)
+		figures, _, _ = strings.Cut(figures, "</ul>")
+		wants(t, figures, fmt.Sprintf("%.0f s", a.Usage.CPUSeconds.Total.Value+77)) // of both
 		_, text := get(t, p, key(r)+"?as=text")
 		wants(t, text, "all machines")
 	}
