@@ -1,0 +1,9 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"github.com/cimeter/cimeter/internal/storetest"
+)
+
+func TestSize(t *testing.T) { storetest.Size(t, open) }
