@@ -38,11 +38,7 @@ func TestAgent_noCgroup(t *testing.T) {
 	e.tell(cimeter.ContainerCreated, c, cimeter.Opt[int]{})
 	c.Pid, c.Running, c.StartedAt = cmd.Process.Pid, true, time.Now()
 	e.tell(cimeter.ContainerStarted, c, cimeter.Opt[int]{})
-	for deadline := time.Now().Add(10 * time.Second); !bare(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody noticed that it is in no cgroup")
-		}
-	}
+	within(t, "it is noticed that it is in no cgroup", bare)
 	e.tell(cimeter.ContainerDied, c, cimeter.Some(0))
 	e.tell(cimeter.ContainerDestroyed, c, cimeter.Opt[int]{})
 	r := s.await(t, "test/build")
