@@ -19,7 +19,7 @@ import (
 // there are none) to the pages.
 func newPages(role *server.Server, kept builds, ci *ciParts, sections *jobSections, report func(route string, err error)) (http.Handler, error) {
 	source := pageSource{kept: kept, agents: role.Agents}
-	o := web.Options{Source: source, Totals: source, Fleet: source, Sections: sections.divide, Machines: kept.Machines, Names: kept.Names, Past: source.Past, Version: readBuild().Version, Report: report, Queue: nothingWaits}
+	o := web.Options{Source: source, Totals: source, Fleet: source, Sections: sections.divide, Machines: kept.Machines, Neighbours: source.Neighbours, Names: kept.Names, Past: source.Past, Version: readBuild().Version, Report: report, Queue: nothingWaits}
 	if ci != nil {
 		o.Queue = (&recentQueue{state: ci.poller.State}).State
 	}
@@ -103,6 +103,22 @@ func (s pageSource) History(ctx context.Context, q web.HistoryQuery) ([]*cimeter
 	return s.kept.History(ctx, store.HistoryQuery{
 		Project: q.Project, Name: q.Name, Ref: q.Ref, Before: q.Before, Limit: min(q.Limit, store.MaxHistory),
 	})
+}
+
+// Neighbours is a web.Neighbours: of what is kept, and of what agents say still runs.
+func (s pageSource) Neighbours(ctx context.Context, of *cimeter.Record) (builds int, atOnce float64, err error) {
+	n, err := s.kept.Neighbours(ctx, of)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, a := range s.agents() {
+		for i := range a.Running {
+			if b := &a.Running[i]; a.Machine == of.Machine && b.Key != of.Key {
+				n.Add(of.StartedAt, of.EndedAt, b.StartedAt, a.SeenAt)
+			}
+		}
+	}
+	return n.Builds, n.AtOnce, nil
 }
 
 // Groups implements web.Totals.

@@ -77,6 +77,7 @@ type builds interface {
 	daybook.Store
 	MachinePoints(ctx context.Context, machine string, since time.Time) ([]store.MachinePoint, error)
 	History(ctx context.Context, q store.HistoryQuery) ([]*cimeter.Record, error)
+	Neighbours(ctx context.Context, of *cimeter.Record) (store.Neighbours, error)
 	Close() error
 }
 

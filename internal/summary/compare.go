@@ -248,13 +248,19 @@ func Differing(a, b *cimeter.Record) []Differs {
 		}
 		return ""
 	}
+	image := func(r *cimeter.Record) string {
+		if r.ImagePulledAt.IsZero() {
+			return ""
+		}
+		return "pulled for it"
+	}
 	median := a.Key == "" || b.Key == "" // it is of many: none of them is told
 	var all []Differs
 	for _, d := range []Differs{
 		{"result", a.Result, b.Result}, {"ref", a.Ref, b.Ref}, {"commit", fmt.Sprintf("%.12s", a.SHA), fmt.Sprintf("%.12s", b.SHA)}, {"event", a.Event, b.Event},
 		{"machine", a.Machine, b.Machine}, {"runner", a.Runner.Name, b.Runner.Name},
 		{"CPU limit", cores(a), cores(b)}, {"memory limit", bytes(a), bytes(b)},
-		{"throttled", throttled(a), throttled(b)}, {"coverage", coverage(a), coverage(b)},
+		{"image", image(a), image(b)}, {"throttled", throttled(a), throttled(b)}, {"pressure", pressure(&a.Usage), pressure(&b.Usage)}, {"coverage", coverage(a), coverage(b)},
 	} {
 		if d.A == d.B || median && (d.A == "" || d.B == "") {
 			continue
@@ -267,6 +273,25 @@ func Differing(a, b *cimeter.Record) []Differs {
 		all = append(all, d)
 	}
 	return all
+}
+
+// pressure is the share of its time in which some task of a build waited for each
+// resource, as far as it is known.
+func pressure(u *cimeter.Usage) string {
+	p := u.PressureSeconds
+	if p == nil || u.WallSeconds <= 0 {
+		return ""
+	}
+	var all []string
+	for _, w := range []struct {
+		of   string
+		some opt
+	}{{"CPU", p.CPUSome}, {"memory", p.MemorySome}, {"disk", p.IOSome}} {
+		if v, ok := w.some.Get(); ok {
+			all = append(all, w.of+" "+percent(v/u.WallSeconds))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // CompareMarkdown writes the comparison as a table for a note. See [Markdown]

@@ -103,6 +103,21 @@ func medianUsage(us []*cimeter.Usage) cimeter.Usage {
 	u := cimeter.Usage{WallSeconds: of(func(u *cimeter.Usage) opt { return some(u.WallSeconds) }).Value}
 	u.CPUSeconds.Total = of(cpuSeconds)
 	u.CPUThrottledSeconds = of(func(u *cimeter.Usage) opt { return u.CPUThrottledSeconds })
+	waited := func(f func(*cimeter.PressureSeconds) opt) opt {
+		return of(func(u *cimeter.Usage) opt {
+			if u.PressureSeconds == nil {
+				return opt{}
+			}
+			return f(u.PressureSeconds)
+		})
+	}
+	if p := (cimeter.PressureSeconds{
+		CPUSome:    waited(func(p *cimeter.PressureSeconds) opt { return p.CPUSome }),
+		MemorySome: waited(func(p *cimeter.PressureSeconds) opt { return p.MemorySome }),
+		IOSome:     waited(func(p *cimeter.PressureSeconds) opt { return p.IOSome }),
+	}); p != (cimeter.PressureSeconds{}) {
+		u.PressureSeconds = &p
+	}
 	if p := of(peak); p.Known {
 		u.MemoryBytes = &cimeter.MemoryStat{Peak: cimeter.Some(uint64(p.Value))}
 	}

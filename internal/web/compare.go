@@ -205,9 +205,35 @@ func (p *Pages) compare(w http.ResponseWriter, r *http.Request) error {
 	if err := v.fill(a, b, before); err != nil {
 		return err
 	}
+	p.part(r, &v.page, "beside", "what ran beside them", func(ctx context.Context) error { return p.beside(ctx, &v, a, b) })
 	if a.Median == 0 && b.Median == 0 && a.Record.Trace != nil && b.Record.Trace != nil {
 		v.Plots = true
 		v.draw(a.Record, b.Record, q)
 	}
 	return p.render(w, r, http.StatusOK, "compare", v)
+}
+
+// beside adds to what differed the builds that ran on the machine of each meanwhile.
+func (p *Pages) beside(ctx context.Context, v *compareView, a, b side) error {
+	if p.o.Neighbours == nil || a.Median > 0 || b.Median > 0 {
+		return nil
+	}
+	var words [2]string
+	for i, r := range []*cimeter.Record{a.Record, b.Record} {
+		n, atOnce, err := p.o.Neighbours(ctx, r)
+		switch {
+		case errors.Is(err, cimeter.ErrNotFound):
+			words[i] = dash
+		case err != nil:
+			return err
+		case n == 0:
+			words[i] = "none"
+		default:
+			words[i] = fmt.Sprintf("%s, %s at once", builds(int64(n)), sig3(atOnce))
+		}
+	}
+	if words[0] != words[1] {
+		v.Context = append(v.Context, summary.Differs{Label: "beside it on its machine", A: words[0], B: words[1]})
+	}
+	return nil
 }

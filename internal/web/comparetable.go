@@ -94,7 +94,7 @@ func (v *compareView) fill(a, b side, before []*cimeter.Record) error {
 		}
 	}
 	for _, d := range summary.Differing(a.Record, b.Record) {
-		v.Context = append(v.Context, summary.Differs{Label: d.Label, A: name(d.A), B: name(d.B)})
+		v.Context = append(v.Context, summary.Differs{Label: d.Label, A: contextCell(d.A), B: contextCell(d.B)})
 	}
 	var note strings.Builder
 	if err := summary.CompareMarkdown(&note, sa, sb, before); err != nil {
@@ -102,6 +102,14 @@ func (v *compareView) fill(a, b side, before []*cimeter.Record) error {
 	}
 	v.Markdown = note.String()
 	return nil
+}
+
+// contextCell is a value around a build; what the summary does not know is "-" there.
+func contextCell(s string) string {
+	if s == "-" {
+		return dash
+	}
+	return name(s)
 }
 
 func stageValues(rs []*cimeter.Record, name string) []float64 {

@@ -100,11 +100,22 @@ func (f *failing) Spread(ctx context.Context, key string) ([]*cimeter.Record, er
 	})
 }
 
+// Neighbours is a web.Neighbours.
+func (f *failing) Neighbours(ctx context.Context, r *cimeter.Record) (builds int, atOnce float64, err error) {
+	if err := f.fails(ctx); err != nil {
+		return 0, 0, err
+	}
+	if r.Key == oom {
+		return 6, 2.34, nil
+	}
+	return 0, 0, nil
+}
+
 // pages are of a failing source; told is what the operator is told.
 func (f *failing) pages(t *testing.T) (p *web.Pages, told *[]string) {
 	t.Helper()
 	told = &[]string{}
-	p, err := web.New(web.Options{Source: f, Totals: f, Fleet: f, Queue: f.Queue, Sections: f.Sections, Machines: f.Spread, Names: f.Names, Past: f.Past, Now: func() time.Time { return webtest.Now },
+	p, err := web.New(web.Options{Source: f, Totals: f, Fleet: f, Queue: f.Queue, Sections: f.Sections, Machines: f.Spread, Neighbours: f.Neighbours, Names: f.Names, Past: f.Past, Now: func() time.Time { return webtest.Now },
 		Report: func(route string, err error) { *told = append(*told, route+" "+err.Error()) }})
 	if err != nil {
 		t.Fatal(err)
@@ -140,8 +151,8 @@ var partedPages = []parted{
 	{"running build", "/builds/" + webtest.Running().Key, 1, []onePart{{"The builds of the same job before", "peers peers-h"}}},
 	{"queue", "/queue", 0, nil},
 	{"idle queue", "/queue", 0, []onePart{{"The longest wait of the last day", ""}}},
-	{"compare", "/compare?" + together, 2, []onePart{{"The job&#39;s last builds", ""}}},
-	{"compare with a word", "/compare?a=last-green&b=" + url.QueryEscape(example), 2, []onePart{{"The job&#39;s last builds", ""}, {"The charts", "timeline timeline-h lanes cpu cpu-h cpu-l mem mem-h mem-l disk disk-h disk-l net net-h net-l"}}},
+	{"compare", "/compare?" + together, 2, []onePart{{"The job&#39;s last builds", ""}, {"What ran beside them", ""}, {"What ran beside them", ""}}},
+	{"compare with a word", "/compare?a=last-green&b=" + url.QueryEscape(example), 2, []onePart{{"The job&#39;s last builds", ""}, {"The charts", "timeline timeline-h lanes cpu cpu-h cpu-l mem mem-h mem-l disk disk-h disk-l net net-h net-l"}, {"What ran beside them", ""}, {"What ran beside them", ""}}},
 	{"compare with a median", "/compare?a=median%3A20&b=" + url.QueryEscape(example), 2, []onePart{{"The job&#39;s last builds", ""}}},
 }
 

@@ -51,6 +51,11 @@ type Sections func(ctx context.Context, r *cimeter.Record, keptOnly bool) (secti
 // earliest start first; of a build of one machine at most one.
 type Machines func(ctx context.Context, key string) ([]*cimeter.Record, error)
 
+// Neighbours tells what else ran on the machine of a build while it did: so many builds,
+// and how many of them at once on average. The error wraps cimeter.ErrNotFound where that
+// is not known.
+type Neighbours func(ctx context.Context, r *cimeter.Record) (builds int, atOnce float64, err error)
+
 // Queue returns what CI servers tell of their queues and workers now. It is called
 // by many goroutines at once.
 type Queue func() queue.State

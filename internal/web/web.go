@@ -21,17 +21,18 @@ import (
 
 // Options are what New needs.
 type Options struct {
-	Source   Source
-	Totals   Totals           // nil: no pages of projects, jobs, machines and runners
-	Fleet    Fleet            // nil: nothing is known of machines now
-	Queue    Queue            // nil: no page of the queue
-	Sections Sections         // nil: no build's log has any
-	Machines Machines         // nil: no build is known to work on several
-	Names    Names            // nil: the filter suggests nothing
-	Past     Past             // nil: of machines the last minutes alone are known
-	Now      func() time.Time // nil: time.Now
-	Version  string
-	Tick     time.Duration // between the refreshes of a live page; 0: 2 s
+	Source     Source
+	Totals     Totals           // nil: no pages of projects, jobs, machines and runners
+	Fleet      Fleet            // nil: nothing is known of machines now
+	Queue      Queue            // nil: no page of the queue
+	Sections   Sections         // nil: no build's log has any
+	Machines   Machines         // nil: no build is known to work on several
+	Neighbours Neighbours       // nil: what ran beside a build is not known
+	Names      Names            // nil: the filter suggests nothing
+	Past       Past             // nil: of machines the last minutes alone are known
+	Now        func() time.Time // nil: time.Now
+	Version    string
+	Tick       time.Duration // between the refreshes of a live page; 0: 2 s
 	// Report is told of what no reader is told: unexpected errors and panics,
 	// with the route and not the path. nil: nobody is.
 	Report func(route string, err error)
