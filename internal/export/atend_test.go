@@ -19,6 +19,7 @@ func TestExporter_sendsAtABuildsEnd(t *testing.T) {
 			export.Target{Name: "later", Metrics: later, Interval: 1000 * time.Hour})
 		records := f.x.After(&kept{})
 		time.Sleep(1000 * time.Hour) // both have had their first turn
+		synctest.Wait()
 		if len(soon.calls) != 1 || len(later.calls) != 1 {
 			t.Fatalf("%d and %d sends in the first interval, want 1", len(soon.calls), len(later.calls))
 		}
