@@ -78,6 +78,11 @@ func (s *Store) retain(ctx context.Context, tx pgx.Tx, r store.Retention, out *s
 	if _, err := s.exec(ctx, tx, "DELETE FROM builds_rest WHERE at < $1", cut); err != nil {
 		return err
 	}
+	// A backup (pg_dump) keeps a table from being dropped until it ends, and who waits to
+	// drop it holds up all reads and batches: another run finds the same to delete.
+	if _, err := s.exec(ctx, tx, "SET LOCAL lock_timeout = '1s'"); err != nil {
+		return err
+	}
 	for _, start := range weeks {
 		if _, err := s.exec(ctx, tx, "DROP TABLE IF EXISTS "+pgx.Identifier{"builds_" + weekName(start)}.Sanitize()); err != nil {
 			return err
