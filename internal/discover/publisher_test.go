@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 )
 
 type file struct {
+	mu      sync.Mutex
 	groups  []targets.Group
 	writes  int
 	removed bool
@@ -22,55 +25,78 @@ type file struct {
 }
 
 func (f *file) Write(groups []targets.Group) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.writes++
 	if f.err == nil {
 		f.groups = groups
 	}
 	return f.err
 }
-func (f *file) Remove() error { f.removed = true; return f.err }
-func (f *file) Path() string  { return "targets.json" }
+func (f *file) Remove() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removed = true
+	return f.err
+}
+func (f *file) Path() string { return "targets.json" }
+
+func (f *file) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+// state is how many groups there are, after how many writes, and whether it was removed.
+func (f *file) state() (groups, writes int, removed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.groups), f.writes, f.removed
+}
 
 func TestPublisher(t *testing.T) {
 	for _, leave := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			ready := false
-			f, log, list := &file{}, &lines{}, []targets.Group{{Targets: []string{"a:1"}}}
+			var ready atomic.Bool
+			var list atomic.Pointer[[]targets.Group]
+			list.Store(&[]targets.Group{{Targets: []string{"a:1"}}})
+			f, log := &file{}, &lines{}
 			counts := tally.New(tally.Options{Budget: 1000})
 			p := discover.NewPublisher(discover.PublisherOptions{
-				File: f, List: func() []targets.Group { return list }, Ready: func() bool { return ready }, Leave: leave, Tally: counts,
+				File: f, List: func() []targets.Group { return *list.Load() }, Ready: ready.Load, Leave: leave, Tally: counts,
 			}, slog.New(slog.NewTextHandler(log, nil)))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- p.Run(ctx) }()
 			synctest.Wait()
-			if f.writes != 0 {
+			if _, writes, _ := f.state(); writes != 0 {
 				t.Fatal("written before it is ready")
 			}
-			ready = true
+			ready.Store(true)
 			wait(5 * time.Second)
-			if len(f.groups) != 1 {
-				t.Fatalf("%v at the start", f.groups)
+			if groups, _, _ := f.state(); groups != 1 {
+				t.Fatalf("%d groups at the start", groups)
 			}
-			list = nil
+			list.Store(new([]targets.Group))
 			wait(5 * time.Second)
-			if len(f.groups) != 0 || f.writes != 2 {
-				t.Errorf("%v after %d writes: want it empty", f.groups, f.writes)
+			if groups, writes, _ := f.state(); groups != 0 || writes != 2 {
+				t.Errorf("%d groups after %d writes: want it empty", groups, writes)
 			}
-			f.err = errors.New("disk full")
-			list = []targets.Group{{Targets: []string{"b:1"}}}
+			f.fail(errors.New("disk full"))
+			list.Store(&[]targets.Group{{Targets: []string{"b:1"}}})
 			wait(time.Minute)
 			if n := read(counts.Value(catalog.DiscoveryFailures, "file")); n != 12 || log.count("disk full") != 1 {
 				t.Errorf("%g failures, told %d times: want 12 and once", n, log.count("disk full"))
 			}
-			f.err = nil
+			f.fail(nil)
 			wait(5 * time.Second)
-			if len(f.groups) != 1 || log.count("written again") != 1 {
-				t.Errorf("%v: want it written when the disk has room", f.groups)
+			if groups, _, _ := f.state(); groups != 1 || log.count("written again") != 1 {
+				t.Errorf("%d groups: want it written when the disk has room", groups)
 			}
 			cancel()
-			if err := <-ended; err != nil || f.removed != leave {
-				t.Errorf("%v, removed: %t, want %t", err, f.removed, leave)
+			err := <-ended
+			if _, _, removed := f.state(); err != nil || removed != leave {
+				t.Errorf("%v, removed: %t, want %t", err, removed, leave)
 			}
 		})
 	}
