@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"syscall"
 	"time"
@@ -39,7 +41,7 @@ func (c *liveFlags) Validate() error {
 func (c *liveFlags) screen(e *env, from *client.Client) (s *screen, o terminal.Options, ok bool) {
 	in, isFile := e.stdin.(*os.File)
 	out, isFile2 := e.stdout.(*os.File)
-	if c.Once || c.Format != "table" || !isFile || !isFile2 || e.getenv("TERM") == "dumb" {
+	if c.Once || c.Format != "table" || !isFile || !isFile2 || dumb(e) {
 		return nil, o, false
 	}
 	s, err := openScreen(in, out)
@@ -47,13 +49,35 @@ func (c *liveFlags) screen(e *env, from *client.Client) (s *screen, o terminal.O
 	return s, o, err == nil
 }
 
-// width is how many columns a table has that is printed once: of a pipe or a file,
-// so many that all figures fit.
+// dumb reports that the terminal is one that obeys no escapes, or tells not what it is.
+func dumb(e *env) bool {
+	term := e.getenv("TERM")
+	return term == "" || term == "dumb"
+}
+
+// width is how many columns a table has that is printed once: those of the terminal
+// that it is printed on; of a pipe or a file, so many that all figures fit.
 func width(e *env) int {
+	if n, ok := columnsOf(e.stdout); ok {
+		return n
+	}
 	if n, err := strconv.Atoi(e.getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
 	return 160
+}
+
+// columnsOf is the width of a terminal; false: it is none, or does not tell.
+func columnsOf(out io.Writer) (n int, ok bool) {
+	f, ok := out.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || w.Col == 0 {
+		return 0, false
+	}
+	return int(w.Col), true
 }
 
 // minFrame is the least time between two frames: four a second.
@@ -66,16 +90,34 @@ type view interface {
 	Frame(width, height int, now time.Time) string
 }
 
+// crash is what a goroutine panicked with, and where.
+type crash struct {
+	cause any
+	stack []byte
+}
+
+// caught runs f. A panic of it goes to crashed: here it would end the process with
+// the terminal as it is.
+func caught(crashed chan<- crash, f func()) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			crashed <- crash{cause, debug.Stack()}
+		}
+	}()
+	f()
+}
+
 // live shows a view until a key or a signal ends it. One goroutine reads the keys
-// and one asks; only this one draws, and shows what read gives.
+// and one asks; only this one draws, and shows what read gives. Whichever of them
+// panics, the terminal is given back before the process says so and ends.
 func live(s *screen, v view, interval time.Duration, read func(context.Context) (show func(), err error)) (err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGCONT)
 	defer signal.Stop(signals)
+	defer func() { err = errors.Join(err, s.restore()) }() // also when this panics
 	if err := s.begin(); err != nil {
 		return fmt.Errorf("set up the terminal: %w", err)
 	}
-	defer func() { err = errors.Join(err, s.restore()) }() // also when this panics
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
@@ -83,8 +125,9 @@ func live(s *screen, v view, interval time.Duration, read func(context.Context) 
 		show func()
 		err  error
 	}
+	crashed := make(chan crash, 2) // one of each goroutine
 	answers := make(chan answer)
-	go func() {
+	go caught(crashed, func() {
 		for {
 			show, err := read(ctx)
 			select {
@@ -98,17 +141,18 @@ func live(s *screen, v view, interval time.Duration, read func(context.Context) 
 				return
 			}
 		}
-	}()
+	})
 	keys := make(chan []terminal.Key)
-	go s.readKeys(ctx, keys) // ends with the process: nothing else ends a read of a terminal
+	go caught(crashed, func() { s.readKeys(ctx, keys) }) // ends with the process: nothing else ends a read of a terminal
 
+	var last time.Time
 	draw := func() error {
+		last = time.Now()
 		width, height := s.size()
-		return s.write(v.Frame(width, height, time.Now()))
+		return s.write(v.Frame(width, height, last))
 	}
 	second := time.NewTicker(time.Second) // ages are shown
 	defer second.Stop()
-	last := time.Now()
 	if err := draw(); err != nil {
 		return err
 	}
@@ -140,10 +184,11 @@ func live(s *screen, v view, interval time.Duration, read func(context.Context) 
 			default:
 				return exitCode(128 + int(sig.(syscall.Signal)))
 			}
+		case c := <-crashed:
+			panic(fmt.Sprintf("%v\n\n%s", c.cause, c.stack))
 		case <-second.C:
 		case <-due:
 			due = nil
-			last = time.Now()
 			if err := draw(); err != nil {
 				return err
 			}
@@ -158,7 +203,8 @@ func live(s *screen, v view, interval time.Duration, read func(context.Context) 
 // screen is the terminal while it shows the table.
 type screen struct {
 	in, out *os.File
-	before  *unix.Termios // as it was
+	before  *unix.Termios               // as it was
+	keys    func([]byte) []terminal.Key // reads what was typed
 }
 
 // openScreen fails when one of the two is no terminal.
@@ -170,7 +216,7 @@ func openScreen(in, out *os.File) (*screen, error) {
 	if _, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS); err != nil {
 		return nil, err
 	}
-	return &screen{in, out, before}, nil
+	return &screen{in, out, before, terminal.Keys}, nil
 }
 
 // begin takes the terminal: each key at once, unseen (termios(3), "raw mode").
@@ -206,18 +252,18 @@ func (s *screen) size() (width, height int) {
 
 // readKeys sends what is pressed until the terminal is gone; then it closes keys.
 func (s *screen) readKeys(ctx context.Context, keys chan<- []terminal.Key) {
-	defer close(keys)
 	b := make([]byte, 256)
 	for {
 		n, err := s.in.Read(b)
 		if n > 0 {
 			select {
-			case keys <- terminal.Keys(b[:n]):
+			case keys <- s.keys(b[:n]):
 			case <-ctx.Done():
 				return
 			}
 		}
 		if err != nil || n == 0 {
+			close(keys) // not deferred: a panic is no end of the terminal
 			return
 		}
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"cimeter": main, "stuck": stuck})
+	testscript.Main(m, map[string]func(){"cimeter": main, "stuck": stuck, "panicking": panicking})
 }
 
 // Each file of testdata/script is one user's story, told to the real main.

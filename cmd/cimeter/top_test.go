@@ -18,8 +18,8 @@ import (
 	"github.com/cimeter/cimeter/internal/terminal"
 )
 
-// topOnTerminal is "cimeter top" on a pseudo-terminal (pts(4)).
-type topOnTerminal struct {
+// onTerminal is a command on a pseudo-terminal (pts(4)).
+type onTerminal struct {
 	t       *testing.T
 	control *os.File
 	tty     *os.File // kept open, so that its state can be looked at
@@ -30,9 +30,10 @@ type topOnTerminal struct {
 	shown string
 }
 
-func startTop(t *testing.T, env ...string) *topOnTerminal {
+// terminalOf makes a pseudo-terminal of 80 by 24.
+func terminalOf(t *testing.T) *onTerminal {
 	t.Helper()
-	p := &topOnTerminal{t: t}
+	p := &onTerminal{t: t}
 	var err error
 	if p.control, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
 		t.Fatalf("want pseudo-terminals (mount devpts): %v", err)
@@ -52,17 +53,22 @@ func startTop(t *testing.T, env ...string) *topOnTerminal {
 	t.Cleanup(func() { p.tty.Close() })
 	p.resize(80, 24)
 	p.before = p.termios()
-	server := httptest.NewServer(httpapi.New(httpapi.Options{Running: runs}))
-	t.Cleanup(server.Close)
-	p.cmd = exec.Command("cimeter", "top", "--server", server.URL, "--interval", "250ms")
-	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "NO_COLOR=") }),
+	return p
+}
+
+// start starts a command there, with the environment that is given and a terminal
+// that knows all.
+func (p *onTerminal) start(env []string, args ...string) *onTerminal {
+	p.t.Helper()
+	p.cmd = exec.Command(args[0], args[1:]...)
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "NO_COLOR=") || strings.HasPrefix(kv, "COLUMNS=") }),
 		append([]string{"TERM=xterm", "LC_ALL=C.UTF-8"}, env...)...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.tty, p.tty, p.tty
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	p.t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	go func() {
 		b := make([]byte, 64<<10)
 		for {
@@ -78,7 +84,14 @@ func startTop(t *testing.T, env ...string) *topOnTerminal {
 	return p
 }
 
-func (p *topOnTerminal) termios() *unix.Termios {
+func startTop(t *testing.T, env ...string) *onTerminal {
+	t.Helper()
+	server := httptest.NewServer(httpapi.New(httpapi.Options{Running: runs}))
+	t.Cleanup(server.Close)
+	return terminalOf(t).start(env, "cimeter", "top", "--server", server.URL, "--interval", "250ms")
+}
+
+func (p *onTerminal) termios() *unix.Termios {
 	p.t.Helper()
 	s, err := unix.IoctlGetTermios(int(p.tty.Fd()), unix.TCGETS)
 	if err != nil {
@@ -87,14 +100,14 @@ func (p *topOnTerminal) termios() *unix.Termios {
 	return s
 }
 
-func (p *topOnTerminal) resize(columns, rows uint16) {
+func (p *onTerminal) resize(columns, rows uint16) {
 	p.t.Helper()
 	if err := unix.IoctlSetWinsize(int(p.control.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: columns, Row: rows}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *topOnTerminal) press(keys string) {
+func (p *onTerminal) press(keys string) {
 	p.t.Helper()
 	if _, err := p.control.WriteString(keys); err != nil {
 		p.t.Fatal(err)
@@ -103,7 +116,7 @@ func (p *topOnTerminal) press(keys string) {
 
 // see waits until what was written from now on, or since the last see, holds
 // want, and forgets what came before its end.
-func (p *topOnTerminal) see(want string) (before string) {
+func (p *onTerminal) see(want string) (before string) {
 	p.t.Helper()
 	deadline := time.After(time.Minute)
 	for {
@@ -125,7 +138,7 @@ func (p *topOnTerminal) see(want string) (before string) {
 }
 
 // ended waits for the end and holds that the terminal is as it was.
-func (p *topOnTerminal) ended(code int) {
+func (p *onTerminal) ended(code int) {
 	p.t.Helper()
 	p.see(terminal.Restore)
 	_ = p.cmd.Wait()

@@ -42,18 +42,28 @@ func (t *Top) Frame(width, height int, now time.Time) string {
 	default:
 		t.drawTable(f, height)
 	}
-	for len(f.lines) < height-1 {
-		f.lines = append(f.lines, "")
-	}
-	f.lines = f.lines[:height-1]
-	f.text(dim, t.footer())
-	return "\x1b[H" + strings.Join(f.lines, "\x1b[K\r\n") + "\x1b[K\x1b[J"
+	return f.whole(height, t.footer())
 }
+
+const (
+	helpFooter   = "any key goes back"
+	detailFooter = "Esc or Enter goes back, q quits"
+)
 
 type frame struct {
 	width int
 	s     script
 	lines []string
+}
+
+// whole is the screen: the lines, as many as there is room for, and a last one.
+func (f *frame) whole(height int, footer string) string {
+	for len(f.lines) < height-1 {
+		f.lines = append(f.lines, "")
+	}
+	f.lines = f.lines[:height-1]
+	f.text(dim, footer)
+	return "\x1b[H" + strings.Join(f.lines, "\x1b[K\r\n") + "\x1b[K\x1b[J"
 }
 
 // text adds a line of one rendition, cut to the width.
@@ -63,15 +73,10 @@ func (f *frame) text(rendition, s string) {
 
 // header says who was asked, what runs in all, and how fresh that is.
 func (t *Top) header(now time.Time) string {
-	s := "cimeter top  " + t.o.Source
-	switch {
-	case t.failure != "" && t.shown.IsZero():
-		return s + "  " + t.failure
-	case t.failure != "":
-		return fmt.Sprintf("%s  away %s, showing the last state: %s", s, age(now.Sub(t.shown)), t.failure)
-	case t.shown.IsZero():
-		return s + "  reading"
+	if s := t.source.header("cimeter top", t.o.Source, now); s != "" {
+		return s
 	}
+	s := "cimeter top  " + t.o.Source
 	var cores, memory float64
 	known := false
 	for i := range t.rows {
@@ -97,14 +102,12 @@ func (t *Top) header(now time.Time) string {
 
 func (t *Top) footer() string {
 	switch {
-	case t.editing:
-		return "filter: " + t.filter + "_   Enter keeps it, Esc clears it"
 	case t.help:
-		return "any key goes back"
+		return helpFooter
 	case t.detail != "":
-		return "Esc or Enter goes back, q quits"
-	case t.filter != "":
-		return "filter: " + t.filter + "   Esc clears it, / changes it"
+		return detailFooter
+	case t.filter.footer() != "":
+		return t.filter.footer()
 	}
 	return "? keys   / filter   < > sort   Enter detail   Space pause   q quit"
 }
@@ -127,18 +130,13 @@ func (t *Top) drawTable(f *frame, height int) {
 	}
 	f.lines = append(f.lines, cutLine(b.String(), f.width)+plain)
 	rows := t.visible()
-	t.page = max(1, height-3)
-	at := t.at(rows)
-	if at >= 0 {
-		t.top = min(max(t.top, at-t.page+1), at)
-	}
-	t.top = max(0, min(t.top, len(rows)-t.page))
-	for i := t.top; i < min(len(rows), t.top+t.page); i++ {
+	from, to, at := t.cursor.show(keysOf(rows), height-3)
+	for i := from; i < to; i++ {
 		f.lines = append(f.lines, t.row(cs, &rows[i], i == at, f.width))
 	}
 	switch {
 	case len(rows) > 0 || t.shown.IsZero():
-	case t.filter != "" && len(t.rows) > 0:
+	case t.filter.words != "" && len(t.rows) > 0:
 		f.text("", fmt.Sprintf("None of %d running builds matches; Esc clears the filter.", len(t.rows)))
 	default:
 		f.text("", "Nothing runs now. \"cimeter builds\" lists what has finished.")
@@ -195,15 +193,20 @@ func (t *Top) drawDetail(f *frame) {
 	rows := t.rows
 	for i := range rows {
 		if r := &rows[i]; r.Key == t.detail {
-			for _, l := range detail(r) {
-				f.text("", fmt.Sprintf("  %-10s %s", l[0], l[1]))
-			}
+			f.facts(detail(r))
 			return
 		}
 	}
 	f.text("", "It runs no more. What it cost:")
 	f.text("", "")
 	f.text("", "  cimeter summary "+t.detail)
+}
+
+// facts writes a label and a value a line.
+func (f *frame) facts(all [][2]string) {
+	for _, l := range all {
+		f.text("", fmt.Sprintf("  %-10s %s", l[0], cmp.Or(l[1], dash)))
+	}
 }
 
 // detail is all that is known of a build, a label and a value each.
@@ -236,41 +239,59 @@ func detail(r *Running) [][2]string {
 	if r.Away {
 		lines = append(lines, [2]string{"state", "its machine is not heard of; this was its last state"})
 	}
-	for i := range lines {
-		lines[i][1] = cmp.Or(lines[i][1], dash)
-	}
 	return lines
 }
 
-// help shows every key.
+// help shows every key of top.
 func (f *frame) help() {
-	for _, l := range [][2]string{
-		{"", ""},
+	var titles []title
+	for _, c := range columns() {
+		titles = append(titles, title{c.title, c.letter})
+	}
+	f.keys([][2]string{
 		{"< >, ← →", "sort by the column before, after"},
-		{"a letter", "sort by the column in whose title it is underlined; again: reverse"},
-		{"", letters(0, least)},
-		{"", letters(least, len(columns()))},
+		{"a letter", "sort by the column with that letter underlined; again: reverse"},
+	}, titles, least, [][2]string{
 		{"↑ ↓, k j", "mark a build; PageUp, PageDown, Home g, End G too"},
-		{"Enter", "all that is known of the marked build"},
-		{"/", "show only builds with these words in a name; Enter keeps, Esc clears"},
+		{"Enter", "all that is known of the marked build; again, or Esc: back"},
+		{"/", "builds with these words in a name; Enter keeps, Esc clears"},
 		{"Space", "pause, go on"},
 		{"?", "this"},
 		{"q, Ctrl-C", "quit"},
 		{"", ""},
-		{"", "!  memory is at 90 % of its limit or more      -  is not known"},
-	} {
+		{"", "!  memory is at 90 % of its limit or more    -  is not known"},
+	})
+}
+
+// title is that of a column, with the place of the letter that sorts by it.
+type title struct {
+	text   string
+	letter int
+}
+
+// keys lists keys and what they do, and between them the letters of columns: those that
+// are always there in a line of their own.
+func (f *frame) keys(before [][2]string, titles []title, always int, after [][2]string) {
+	all := append([][2]string{{"", ""}}, before...)
+	for _, some := range [][]title{titles[:always], titles[always:]} {
+		line := ""
+		for _, t := range some {
+			one := strings.ToLower(t.text[t.letter:t.letter+1]) + " " + strings.ToLower(t.text)
+			if line != "" && len(line)+len(one)+2 > keysWidth {
+				all = append(all, [2]string{"", line + ","})
+				line = ""
+			}
+			line += map[bool]string{true: ", ", false: ""}[line != ""] + one
+		}
+		all = append(all, [2]string{"", line})
+	}
+	for _, l := range append(all, after...) {
 		if f.s.cut == "~" {
 			l[0] = strings.NewReplacer("← →", "left right", "↑ ↓", "up down").Replace(l[0])
 		}
-		f.text("", "  "+display.Pad(l[0], 16, f.s.cut)+" "+l[1])
+		f.text("", "  "+display.Pad(l[0], 15, f.s.cut)+" "+l[1])
 	}
 }
 
-// letters lists the letters that sort, of some of the columns.
-func letters(from, to int) string {
-	var all []string
-	for _, c := range columns()[from:to] {
-		all = append(all, strings.ToLower(c.title[c.letter:c.letter+1])+" "+strings.ToLower(c.title))
-	}
-	return strings.Join(all, ", ")
-}
+// keysWidth is what 80 columns leave for what a key does, less a comma.
+const keysWidth = 60

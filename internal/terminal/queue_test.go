@@ -22,7 +22,7 @@ func queueState(n int) queue.State {
 		st.Builds = append(st.Builds, queue.Build{
 			Job: cimeter.Job{Build: cimeter.Build{Key: fmt.Sprint("gitlab/x/", i), Name: fmt.Sprint("job-", i), Project: "group/app"}, Status: cimeter.JobWaiting, Tags: []string{"arm"}},
 			On:  "gitlab.example.com", Waited: cimeter.Some(float64(1000 - i)), Why: queue.WhyNoSlot,
-			Start: cimeter.Some(queue.Estimate{Seconds: 60, Samples: 20}),
+			Start: cimeter.Some(queue.Estimate{Seconds: 60, Low: 30, High: 120, Samples: 20}),
 		})
 	}
 	return st
@@ -85,7 +85,7 @@ func TestQueue_frame(t *testing.T) {
 	}
 	q.Press(terminal.Escape)
 	q.Fail("connection refused", now.Add(time.Minute))
-	if got := lines(q.Frame(100, 24, now.Add(time.Minute)))[0]; got != "cimeter queue  http://x  away 1 m 00 s, showing the last state: connection refused" {
+	if got := lines(q.Frame(100, 24, now.Add(time.Minute)))[0]; got != "cimeter queue  server away 1 m 00 s, showing last state  http://x: connection refused" {
 		t.Errorf("%q", got)
 	}
 	q.Show(queue.State{Servers: []queue.Server{{Name: "github.com"}}}, now)
@@ -96,6 +96,48 @@ func TestQueue_frame(t *testing.T) {
 	q.Show(empty, now)
 	if got := strings.Join(lines(q.Frame(100, 24, now)), "\n"); !strings.Contains(got, "Nothing waits. Longest wait in 24 h: 41 s (test, 12:00).") {
 		t.Errorf("%s", got)
+	}
+}
+
+// Each key does what the help says, also where another table has it for a column.
+func TestQueue_keys(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	type c struct{ keys, want string }
+	for _, c := range []c{
+		{"j\r", "gitlab/x/0"}, {"jj\r", "gitlab/x/1"}, {"jjk\r", "gitlab/x/0"}, {"G\r", "gitlab/x/19"}, {"Gg\r", "gitlab/x/0"},
+		{"\r", "in some 1 m 00 s; half of 20 builds before: in 30 s to 2 m 00 s"},
+		{"j\r\x1b", "? keys   / filter"}, {"j\r\r", "? keys   / filter"}, {"?", "o job, p project"}, {"?", "a tags, e server, b build"},
+		{"<", "WAITS FOR, OR IS ON▲"}, {">", "STATE▲"}, {">>", "TIME▼"}, {"o", "JOB▲"}, {"oo", "JOB▼"}, {"oo\x1b", "JOB  "},
+		{"b", "STATE    TIME       JOB  "}, // a column that 80 do not show
+		{"/q", "filter: q_"}, {"/job-7\r", "Esc clears it"}, {" ", "paused 0 s ago"},
+	} {
+		q := terminal.NewQueue(terminal.Options{Source: "http://x", UTF8: true})
+		q.Show(queueState(20), now)
+		q.Frame(80, 24, now)
+		for _, k := range terminal.Keys([]byte(c.keys)) {
+			if q.Press(k) {
+				t.Errorf("%q ends it", c.keys)
+			}
+		}
+		all := lines(q.Frame(80, 24, now))
+		if got := strings.Join(all, "\n"); !strings.Contains(got, c.want) {
+			t.Errorf("%q: want %q in\n%s", c.keys, c.want, got)
+		}
+		if c.keys == "?" {
+			for _, l := range all {
+				if strings.Contains(l, "…") {
+					t.Errorf("80 columns cut the help: %q", l)
+				}
+			}
+		}
+	}
+	q := terminal.NewQueue(terminal.Options{Source: "http://x"})
+	q.Show(queueState(2), now)
+	q.Press('j')
+	q.Press(terminal.Enter)
+	q.Show(queue.State{}, now)
+	if got := strings.Join(lines(q.Frame(80, 24, now)), "\n"); !strings.Contains(got, "cimeter summary gitlab/x/0") {
+		t.Errorf("of a build that is over:\n%s", got)
 	}
 }
 

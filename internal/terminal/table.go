@@ -155,15 +155,9 @@ func (o order) sort(rows []Running) {
 // from a to z, amounts from the largest.
 func first(place int) order { return order{place, columns()[place].text != nil} }
 
-// matches reports whether all words of a filter are in the build's names.
-func (r *Running) matches(filter string) bool {
-	all := strings.ToLower(strings.Join([]string{r.Key, r.Project, r.Name, r.Number, r.Stage, r.Machine, r.Runner}, "\x00"))
-	for w := range strings.FieldsSeq(strings.ToLower(filter)) {
-		if !strings.Contains(all, w) {
-			return false
-		}
-	}
-	return true
+// names are those in which a filter's words are sought.
+func (r *Running) names() []string {
+	return []string{r.Key, r.Project, r.Name, r.Number, r.Stage, r.Machine, r.Runner}
 }
 
 // script is how characters are written: the mark of what was cut, of the sorted

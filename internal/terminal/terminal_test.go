@@ -175,7 +175,10 @@ func TestTop_Keys(t *testing.T) {
 func TestTop_HelpNamesEveryKey(t *testing.T) {
 	top := newTop()
 	press(top, "?")
-	all := strings.Join(screen(t, top, 120, 24), "\n")
+	all := strings.Join(screen(t, top, 80, 24), "\n")
+	if strings.Contains(all, "…") {
+		t.Errorf("80 columns cut it:\n%s", all)
+	}
 	for _, k := range []string{"< >", "↑ ↓", "PageUp", "Home", "Enter", "/", "Space", "?", "q, Ctrl-C", "c cores", "b job", "l build", "d disk mib/s"} {
 		if !strings.Contains(all, k) {
 			t.Errorf("help leaves out %s:\n%s", k, all)
@@ -244,8 +247,11 @@ func TestTop_Stale(t *testing.T) {
 	top := newTop()
 	top.Fail("connection refused", start.Add(7*time.Second))
 	head := strings.SplitN(bare(top.Frame(120, 24, start.Add(17*time.Second))), "\r\n", 2)[0]
-	if want := "away 12 s, showing the last state: connection refused"; !strings.Contains(head, want) {
+	if want := "cimeter top  server away 12 s, showing last state  http://ci:9808: connection refused"; head != want {
 		t.Errorf("header %q: want %s", head, want)
+	}
+	if l := screen(t, top, 80, 24)[0]; !strings.Contains(l, "showing last state") {
+		t.Errorf("header of 80 columns: %q", l)
 	}
 	press(top, " ")
 	top.Show(nil, "", start.Add(18*time.Second))

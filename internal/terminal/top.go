@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"slices"
-	"strings"
 	"time"
 	"unicode"
 )
@@ -20,52 +19,43 @@ type Top struct {
 	s     script
 	rates Rates
 
-	rows    []Running // as they are shown: while paused, of the pause
-	shown   time.Time // when rows were read; zero: nothing was yet
-	note    string    // of the source, such as machines that are away
-	failure string    // of the last reading; "" when it succeeded
-	failed  time.Time // since when there are failures
+	source source
+	rows   []Running // as they are shown: while paused, of the pause
+	shown  time.Time // when rows were read; zero: nothing was yet
+	note   string    // of the source, such as machines that are away
 
-	by      order
-	filter  string
-	editing bool   // the filter is being typed
-	help    bool   // the keys are shown
-	detail  string // key of the build that is shown; "" none
-	paused  bool
+	by     order
+	filter filter
+	help   bool   // the keys are shown
+	detail string // key of the build that is shown; "" none
+	paused bool
 
-	selected string // key of the marked row
-	top      int    // first row on the screen
-	page     int    // rows on the screen of the last frame
-	columns  int    // columns on it
+	cursor  cursor
+	columns int // columns on the screen of the last frame
 }
 
 // NewTop returns a table that has nothing to show yet, sorted by CPU.
 func NewTop(o Options) *Top {
-	return &Top{o: o, s: scriptOf(o.UTF8), by: first(coresColumn), page: 1, columns: least}
+	return &Top{o: o, s: scriptOf(o.UTF8), by: first(coresColumn), cursor: cursor{page: 1}, columns: least}
 }
 
 // Show takes a reading; it owns rows from then on. note says in a few words
 // what the reader should know of the source, such as machines that are away.
 func (t *Top) Show(rows []Running, note string, now time.Time) {
-	t.failure, t.failed = "", time.Time{}
+	t.source = source{heard: now}
 	t.rates.Fill(rows)
-	if t.paused {
+	if t.paused && !t.shown.IsZero() {
 		return
 	}
 	t.rows, t.shown, t.note = rows, now, note
 }
 
 // Fail says that a reading failed: the last state stays, with its age.
-func (t *Top) Fail(why string, now time.Time) {
-	if t.failed.IsZero() {
-		t.failed = now
-	}
-	t.failure = why
-}
+func (t *Top) Fail(why string, _ time.Time) { t.source.failure = why }
 
 // visible are the rows that the filter lets through, sorted.
 func (t *Top) visible() []Running {
-	rows := slices.DeleteFunc(slices.Clone(t.rows), func(r Running) bool { return !r.matches(t.filter) })
+	rows := slices.DeleteFunc(slices.Clone(t.rows), func(r Running) bool { return !t.filter.finds(r.names()...) })
 	t.by.sort(rows)
 	return rows
 }
@@ -75,10 +65,11 @@ func (t *Top) Press(k Key) (quit bool) {
 	if k == Interrupt {
 		return true
 	}
-	if t.editing {
-		t.edit(k)
+	if t.filter.typing && k != Up && k != Down {
+		t.filter.press(k)
 		return false
 	}
+	t.filter.typing = false
 	if t.help {
 		t.help = false // any key
 		return k == 'q'
@@ -89,39 +80,29 @@ func (t *Top) Press(k Key) (quit bool) {
 	case '?':
 		t.help = true
 	case '/':
-		t.editing, t.detail = true, ""
+		t.filter.typing, t.detail = true, ""
 	case ' ':
 		t.paused = !t.paused
 	case Escape:
 		if t.detail != "" {
 			t.detail = ""
 		} else {
-			t.filter = ""
+			t.filter = filter{}
 		}
 	case Enter:
 		if t.detail != "" {
 			t.detail = ""
 		} else {
-			t.detail = t.mark(0)
+			t.detail = t.cursor.move(keysOf(t.visible()), 0)
 		}
-	case Up, 'k':
-		t.mark(-1)
-	case Down, 'j':
-		t.mark(1)
-	case PageUp:
-		t.mark(-t.page)
-	case PageDown:
-		t.mark(t.page)
-	case Home, 'g':
-		t.mark(-len(t.rows))
-	case End, 'G':
-		t.mark(len(t.rows))
 	case '<', Left:
 		t.by = first((t.by.column + t.columns - 1) % t.columns)
 	case '>', Right:
 		t.by = first((t.by.column + 1) % t.columns)
 	default:
-		t.sortBy(k)
+		if !t.cursor.press(k, keysOf(t.visible())) {
+			t.sortBy(k)
+		}
 	}
 	return false
 }
@@ -142,46 +123,10 @@ func (t *Top) sortBy(k Key) {
 	}
 }
 
-// mark moves the mark by some rows and returns the key of the row it is on; ""
-// when there is none.
-func (t *Top) mark(by int) string {
-	rows := t.visible()
-	if len(rows) == 0 {
-		return ""
+func keysOf(rows []Running) []string {
+	keys := make([]string, len(rows))
+	for i := range rows {
+		keys[i] = rows[i].Key
 	}
-	at := t.at(rows)
-	if at < 0 { // the first press only shows where it is
-		at, by = 0, max(0, by-1)
-	}
-	t.selected = rows[min(max(0, at+by), len(rows)-1)].Key
-	return t.selected
-}
-
-func (t *Top) at(rows []Running) int {
-	return slices.IndexFunc(rows, func(r Running) bool { return r.Key == t.selected })
-}
-
-// maxFilter bounds what is typed.
-const maxFilter = 60
-
-// edit is a key while the filter is being typed.
-func (t *Top) edit(k Key) {
-	switch k {
-	case Enter:
-		t.editing = false
-	case Escape:
-		t.editing, t.filter = false, ""
-	case Backspace:
-		if t.filter != "" {
-			rs := []rune(t.filter)
-			t.filter = string(rs[:len(rs)-1])
-		}
-	case Up, Down:
-		t.editing = false
-		t.Press(k)
-	default:
-		if k <= unicode.MaxRune && len(t.filter) < maxFilter {
-			t.filter = strings.TrimLeft(t.filter+string(rune(k)), " ")
-		}
-	}
+	return keys
 }
