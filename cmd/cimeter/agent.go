@@ -75,6 +75,7 @@ func (c *agentCmd) Run(e *env) error {
 		api := httpapi.New(httpapi.Options{
 			Store: m.records, Running: m.accounts, Metrics: prometheus.New(counts, from.served...), Ready: m.ready, Version: apiVersion(),
 			Report: func(route string, err error) { log.Error("request failed", "route", route, "err", err) },
+			Closed: func() { counts.Value(catalog.AgentDropped, "connections").Add(1) },
 		})
 		return serve(ctx, api, listener, conf.WebConfigFile, log)
 	})

@@ -203,6 +203,7 @@ func newServerAPI(role *server.Server, kept builds, counts *tally.Table, served 
 		Answered: func(route string, status int) {
 			counts.Value(catalog.ServerRequests, route, strconv.Itoa(status)).Add(1)
 		},
+		Closed: func() { counts.Value(catalog.ServerRejected, "connections").Add(1) },
 	}
 	ci.routes(&o)
 	return httpapi.New(o), nil

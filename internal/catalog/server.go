@@ -73,7 +73,7 @@ func serverMetrics() []Metric {
 		},
 		{
 			Name: ServerRejected, Kind: Counter, Labels: []string{"reason"},
-			Help: "Requests that were turned away: busy, unauthorized, forbidden, or throttled (too many wrong tokens).",
+			Help: "Requests that were turned away: busy, unauthorized, forbidden, or throttled (too many wrong tokens); and connections that were closed because there were too many.",
 		},
 		{
 			Name: ServerRequests, Kind: Counter, Labels: []string{"route", "code"},

@@ -77,6 +77,9 @@ type Options struct {
 	Access *Access
 	// Answered is told of every answer. nil: nobody is.
 	Answered func(route string, status int)
+	// Closed is told of every connection that is closed, or not taken, because a
+	// server of this API holds as many as it may. nil: nobody is.
+	Closed func()
 }
 
 // API serves the routes.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net"
 	"sync"
-	"sync/atomic"
 )
 
 // connections bounds how many connections a server holds. A listener that
@@ -14,8 +13,8 @@ import (
 // without a request in a handler for longest. Only when all are in handlers is
 // the new one refused.
 type connections struct {
-	max     int
-	dropped atomic.Uint64
+	max  int
+	over func() // told of each that is closed or refused to stay within max
 
 	mu     sync.Mutex
 	all    int
@@ -34,8 +33,8 @@ type conn struct {
 
 type connKey struct{}
 
-func newConnections(limit int) *connections {
-	return &connections{max: limit, silent: list.New()}
+func newConnections(limit int, over func()) *connections {
+	return &connections{max: limit, over: over, silent: list.New()}
 }
 
 // listen wraps l so that its connections are counted.
@@ -56,6 +55,7 @@ func (l *countedListener) Accept() (net.Conn, error) {
 		if c, ok := l.conns.admit(nc); ok {
 			return c, nil
 		}
+		l.conns.over()
 		nc.Close()
 	}
 }
@@ -64,7 +64,6 @@ func (c *connections) admit(nc net.Conn) (*conn, bool) {
 	c.mu.Lock()
 	var victim *conn
 	if c.all >= c.max {
-		c.dropped.Add(1)
 		oldest := c.silent.Front()
 		if oldest == nil {
 			c.mu.Unlock()
@@ -78,6 +77,7 @@ func (c *connections) admit(nc net.Conn) (*conn, bool) {
 	c.all++
 	c.mu.Unlock()
 	if victim != nil {
+		c.over()
 		victim.Conn.Close()
 	}
 	return added, true

@@ -37,11 +37,16 @@ func NewServer(h http.Handler, errorLog *log.Logger) *Server {
 	if errorLog == nil {
 		errorLog = log.New(io.Discard, "", 0)
 	}
-	limit := maxConnections
-	if api, ok := h.(*API); ok && api.o.Ingest != nil {
-		limit = maxPushers
+	limit, over := maxConnections, func() {}
+	if api, ok := h.(*API); ok {
+		if api.o.Ingest != nil {
+			limit = maxPushers
+		}
+		if api.o.Closed != nil {
+			over = api.o.Closed
+		}
 	}
-	s := &Server{conns: newConnections(limit)}
+	s := &Server{conns: newConnections(limit, over)}
 	s.http = &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -57,10 +62,6 @@ func NewServer(h http.Handler, errorLog *log.Logger) *Server {
 	}
 	return s
 }
-
-// ConnectionsDropped is how many connections were closed to stay within the
-// bound.
-func (s *Server) ConnectionsDropped() uint64 { return s.conns.dropped.Load() }
 
 // Serve answers on l until ctx is done, then lets what runs finish for up to
 // 5 s, and returns nil. It closes l; call it once. serve does the serving (see
