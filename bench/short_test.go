@@ -14,6 +14,7 @@ import (
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/testdocker"
+	"github.com/cimeter/cimeter/internal/testtools"
 )
 
 // shortContainers is how many containers that live for a moment are run.
@@ -26,8 +27,7 @@ func (s *suite) shortLived(b *testing.B) {
 	var loops []*exec.Cmd
 	for range runtime.NumCPU() {
 		cmd := exec.Command("busybox", "sh", "-c", "while :; do :; done")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
+		if err := testtools.StartTied(cmd); err != nil {
 			b.Fatal(err)
 		}
 		loops = append(loops, cmd)

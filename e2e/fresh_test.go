@@ -7,11 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cimeter/cimeter/internal/testdocker"
+	"github.com/cimeter/cimeter/internal/testtools"
 )
 
 // fresh is a fresh Debian that is booted: systemd is its first process, Docker is
@@ -97,8 +97,7 @@ exec unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child --prop
 	cmd := exec.Command("sh", line...)
 	log := &logBuffer{}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := testtools.StartTied(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -171,7 +171,7 @@ var layers = map[string]row{
 	"internal/ci/citest":  {layer: forTests, ours: []string{"internal/ci/ask", "internal/queue"}},
 	"internal/webtest":    {layer: forTests, ours: []string{"internal/filter", "internal/queue", "internal/section", "internal/web"}, theirs: []string{"github.com/chromedp/chromedp", "github.com/chromedp/cdproto"}, whyTheir: "drives a real Chromium"},
 	"internal/storetest":  {layer: forTests, ours: []string{"internal/filter", "internal/queue", "internal/store"}},
-	"internal/testtools":  {layer: forTests},
+	"internal/testtools":  {layer: forTests, theirs: sys, whyTheir: "looks whether a program has ended and leaves its status to others"},
 	"internal/testdocker": {layer: forTests, theirs: []string{"github.com/moby/moby/client", "github.com/moby/moby/api", "golang.org/x/sys"}, whyTheir: "plays a CI runner on a real engine"},
 }
 

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -204,8 +203,7 @@ func TestConsul_killed(t *testing.T) {
 	cmd.Env = append(os.Environ(), "DISCOVER_TEST_CONSUL="+c.URL, "DISCOVER_TEST_TOKEN="+c.Token)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := testtools.StartTied(cmd); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "registered", func() bool { return len(c.Services(t)) == 2 })

@@ -95,6 +95,7 @@ func (p *Postgres) Start() error {
 	p.end = end
 	go func() {
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread() // it may have started others that live on
 		started <- p.cmd.Start()
 		<-end
 	}()

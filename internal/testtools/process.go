@@ -7,12 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is a program that runs until its test ends, or Kill.
@@ -55,9 +58,7 @@ func Run(t testing.TB, program string, args ...string) *Process {
 	p := &Process{cmd: exec.Command(program, args...), done: make(chan struct{}), dir: t.TempDir()}
 	p.cmd.Dir = p.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	// With the test it ends too, should that be killed.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	if err := StartTied(p.cmd); err != nil {
 		t.Fatalf("start %s: %v", program, err)
 	}
 	go func() { p.cmd.Wait(); close(p.done) }()
@@ -68,6 +69,32 @@ func Run(t testing.TB, program string, args ...string) *Process {
 		}
 	})
 	return p
+}
+
+// StartTied starts a command that is killed when this process ends, however that
+// is. The kernel does so when the thread ends that started the command (prctl(2),
+// PR_SET_PDEATHSIG), and Go ends threads: so one is kept for it until it has ended.
+func StartTied(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if err != nil {
+			started <- err
+			return
+		}
+		pid := cmd.Process.Pid
+		started <- nil
+		// Whoever waits for the command takes its status; here it is only looked at.
+		for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+		}
+	}()
+	return <-started
 }
 
 // Kill ends the program at once, as kill -9 does, and waits until it is gone.

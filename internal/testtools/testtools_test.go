@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cimeter/cimeter/internal/testtools"
 )
@@ -32,4 +37,43 @@ func TestStart(t *testing.T) {
 	}
 	p.Kill()
 	<-p.Done()
+}
+
+// A tied program lives on when the thread that asked for it has ended.
+func TestStartTied(t *testing.T) {
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, thread := make(chan error, 1), make(chan int, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		thread <- unix.Gettid()
+		started <- testtools.StartTied(cmd)
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	for tid := <-thread; unix.Tgkill(os.Getpid(), tid, 0) == nil && tid != os.Getpid(); {
+		runtime.Gosched()
+	}
+	if _, err := io.WriteString(in, "lives\n"); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 6)
+	if _, err := io.ReadFull(out, b); err != nil || string(b) != "lives\n" {
+		t.Errorf("%v, %q: want it to live", err, b)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := testtools.StartTied(exec.Command("/no/such/program")); err == nil {
+		t.Error("a program was started that is not there")
+	}
 }
