@@ -170,8 +170,11 @@ func (t *Term) set(k kind, value string, prefix bool) (want string) {
 		if value == "" && !prefix && t.Field != Result {
 			return "a value behind " + string(t.Field) + ":"
 		}
-		if prefix && (t.Field == Stage || t.Field == Runner || t.Field == Verdict) {
-			return "a whole value of " + string(t.Field)
+		switch t.Field {
+		case Stage, Runner, Verdict, Tag, Metered:
+			if prefix {
+				return "a whole value of " + string(t.Field)
+			}
 		}
 		t.Text, t.Prefix = value, prefix
 		return ""

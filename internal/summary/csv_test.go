@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -58,5 +59,19 @@ func TestCSV_formulas(t *testing.T) {
 	}
 	if got := summary.CSVKnown(cimeter.Some(-1.5)); got != "-1.5" {
 		t.Errorf("a number is %q", got)
+	}
+}
+
+// What is not known is an empty cell: 0 is a figure.
+func TestCSV_unknown(t *testing.T) {
+	names, cells := summary.CSVHeader(), summary.CSVRow(&cimeter.Record{})
+	for i, cell := range cells {
+		if want := map[string]string{"complete": "false"}[names[i]]; cell != want {
+			t.Errorf("%s of a record that knows nothing: %q, want %q", names[i], cell, want)
+		}
+	}
+	none := cimeter.Record{Usage: cimeter.Usage{OOMKills: cimeter.Some[uint64](0)}}
+	if cells := summary.CSVRow(&none); cells[slices.Index(names, "oom_kills")] != "0" {
+		t.Errorf("oom_kills: %q, want 0", cells)
 	}
 }
