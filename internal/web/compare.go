@@ -38,7 +38,30 @@ func (p *Pages) sides(ctx context.Context, a, b string) (sa, sb side, err error)
 	if sa, err = p.resolve(ctx, a, ra, rb); err == nil {
 		sb, err = p.resolve(ctx, b, rb, ra)
 	}
+	for _, s := range []*side{&sa, &sb} {
+		if err == nil && (ra == nil || rb == nil) && (s.Record == ra || s.Record == rb) { // beside one of a history, in which builds are whole
+			s.Record, err = p.whole(ctx, s.Record)
+		}
+	}
 	return sa, sb, err
+}
+
+// whole is a build as all of its machines told it; one that worked on several has no
+// trace then.
+func (p *Pages) whole(ctx context.Context, r *cimeter.Record) (*cimeter.Record, error) {
+	if p.o.Machines == nil || unmetered(r) {
+		return r, nil
+	}
+	parts, err := p.o.Machines(ctx, r.Key)
+	if errors.Is(err, cimeter.ErrNotFound) || err == nil && len(parts) < 2 {
+		return r, nil // it still runs, or one machine did it all
+	}
+	if err != nil {
+		return nil, err
+	}
+	whole := *summary.Whole(parts)
+	whole.Key = r.Key
+	return &whole, nil
 }
 
 // keyed is the build that a word is the key of; nil: there is none.
@@ -110,7 +133,9 @@ func (p *Pages) traced(ctx context.Context, sides ...*side) error {
 		if err != nil {
 			return err
 		}
-		s.Record, s.bare = r, false
+		if s.bare = false; r.Usage.CPUSeconds == s.Record.Usage.CPUSeconds { // else it is of one machine of several
+			s.Record = r
+		}
 	}
 	return nil
 }
@@ -131,8 +156,6 @@ type compareView struct {
 	Markdown string
 	Spread   string
 	timelineView
-	Aligns    []choice
-	AlignNote string
 }
 
 // timelineView is what the template of a timeline needs; the page of a build
@@ -147,6 +170,8 @@ type timelineView struct {
 	XTicks                 []tick
 	Trace                  string
 	TraceRows              *traceTable
+	Aligns                 []choice // how two are laid over each other
+	AlignNote              string
 }
 
 type compareColumns struct{ CPU, Wall, Memory string }

@@ -87,12 +87,12 @@ func (f *failing) Sections(ctx context.Context, r *cimeter.Record, keptOnly bool
 	return asks(ctx, f, func() (section.Parts, error) { return f.Memory.Sections(ctx, r, keptOnly) })
 }
 
-// Spread is a web.Machines: the build and a part of it elsewhere.
+// Spread is a web.Machines: of one build a part is elsewhere, too.
 func (f *failing) Spread(ctx context.Context, key string) ([]*cimeter.Record, error) {
 	return asks(ctx, f, func() ([]*cimeter.Record, error) {
 		r, _, err := f.Memory.Build(ctx, key)
-		if err != nil {
-			return nil, err
+		if err != nil || key != oom {
+			return []*cimeter.Record{r}, err
 		}
 		other := *r
 		other.Key, other.Machine = r.Key+"@ci-2", "ci-2"
@@ -152,8 +152,8 @@ var partedPages = []parted{
 	{"queue", "/queue", 0, nil},
 	{"idle queue", "/queue", 0, []onePart{{"The longest wait of the last day", ""}}},
 	{"compare", "/compare?" + together, 2, []onePart{{"The job&#39;s last builds", ""}, {"What ran beside them", ""}, {"What ran beside them", ""}}},
-	{"compare with a word", "/compare?a=last-green&b=" + url.QueryEscape(example), 2, []onePart{{"The job&#39;s last builds", ""}, {"The charts", "timeline timeline-h lanes cpu cpu-h cpu-l mem mem-h mem-l disk disk-h disk-l net net-h net-l"}, {"What ran beside them", ""}, {"What ran beside them", ""}}},
-	{"compare with a median", "/compare?a=median%3A20&b=" + url.QueryEscape(example), 2, []onePart{{"The job&#39;s last builds", ""}}},
+	{"compare with a word", "/compare?a=last-green&b=" + url.QueryEscape(example), 3, []onePart{{"The job&#39;s last builds", ""}, {"The charts", "timeline timeline-h lanes cpu cpu-h cpu-l mem mem-h mem-l disk disk-h disk-l net net-h net-l"}, {"What ran beside them", ""}, {"What ran beside them", ""}}},
+	{"compare with a median", "/compare?a=median%3A20&b=" + url.QueryEscape(example), 3, []onePart{{"The job&#39;s last builds", ""}}},
 }
 
 // idle is the fleet at rest.

@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +25,13 @@ func TestSpread(t *testing.T) {
 	m := &webtest.Memory{Records: []*cimeter.Record{a, &b}}
 	on := []*cimeter.Record{a, &b}
 	p, err := web.New(web.Options{Source: m, Totals: m, Fleet: m, Now: func() time.Time { return webtest.Now },
-		Machines: func(_ context.Context, key string) ([]*cimeter.Record, error) { return on, nil },
-		Report:   func(route string, err error) { t.Errorf("%s: %v", route, err) }})
+		Machines: func(_ context.Context, key string) ([]*cimeter.Record, error) {
+			if !strings.HasPrefix(key, a.Key) {
+				return nil, cimeter.ErrNotFound
+			}
+			return on, nil
+		},
+		Report: func(route string, err error) { t.Errorf("%s: %v", route, err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +50,13 @@ func TestSpread(t *testing.T) {
 		wants(t, figures, fmt.Sprintf("%.0f s", a.Usage.CPUSeconds.Total.Value+77)) // of both
 		_, text := get(t, p, key(r)+"?as=text")
 		wants(t, text, "all machines")
+	}
+	before := *webtest.Example()
+	before.Key, before.StartedAt, before.EndedAt = "jenkins/ci.example.com/app/16", a.StartedAt.AddDate(0, 0, -1), a.EndedAt.AddDate(0, 0, -1)
+	m.Records = append(m.Records, &before)
+	for _, of := range []string{"median:20", "last-green"} {
+		_, body := get(t, p, "/compare?a="+of+"&b="+url.QueryEscape(b.Key))
+		wants(t, body, fmt.Sprintf("| **total** | %.1f | %.1f |", before.Usage.CPUSeconds.Total.Value, a.Usage.CPUSeconds.Total.Value+77)) // beside whole builds
 	}
 	on = on[:1]
 	_, body := get(t, p, key(a))
