@@ -68,38 +68,6 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-func TestSpread(t *testing.T) {
-	s := SpreadOf([]float64{1, 2, 3, 4, 100})
-	if s != (Spread{Median: 3, MAD: 1, N: 5}) {
-		t.Errorf("got %+v", s)
-	}
-	for v, want := range map[float64]bool{3: false, 6: false, 6.1: true, -0.1: true, 0.1: false} {
-		if s.Beyond(v) != want {
-			t.Errorf("Beyond(%g) = %t", v, !want)
-		}
-	}
-	if (Spread{Median: 100, N: 3}).Beyond(105) {
-		t.Error("a twentieth more is beyond the usual")
-	}
-	if SpreadOf(nil).Beyond(1) {
-		t.Error("something is beyond nothing")
-	}
-}
-
-func TestUsualOf(t *testing.T) {
-	record := func(wall float64, cpu cimeter.Opt[float64]) *cimeter.Record {
-		u := cimeter.Usage{WallSeconds: wall, CPUSeconds: cimeter.CPUSeconds{Total: cpu}}
-		return &cimeter.Record{Usage: u, Stages: []cimeter.Stage{{Name: "a", Usage: u}}}
-	}
-	u := UsualOf([]*cimeter.Record{record(1, cimeter.Some(5.0)), record(3, cimeter.Opt[float64]{}), record(5, cimeter.Some(7.0))})
-	if u.Builds != 3 || u.WallSeconds != (Spread{3, 2, 3}) || u.CPUSeconds != (Spread{6, 1, 2}) || u.NetworkBytes.N != 0 || u.QueueSeconds.N != 0 {
-		t.Errorf("got %+v", u)
-	}
-	if len(u.Stages) != 1 || u.Stages[0].Name != "a" || u.Stages[0].CPUSeconds != (Spread{6, 1, 2}) {
-		t.Errorf("stages %+v", u.Stages)
-	}
-}
-
 // A lower bound is one comparison: of two SQLite enters the index by the first, and
 // goes through a million builds to find those above the second.
 func TestNumber_oneBound(t *testing.T) {

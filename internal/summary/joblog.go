@@ -91,35 +91,3 @@ func Wrong(r *cimeter.Record) string {
 	}
 	return display.Clean(text)
 }
-
-// statusColumns bounds the description of a commit status: GitHub and GitLab
-// take 140 and 255 characters.
-const statusColumns = 140
-
-// Status is a build in the description of a commit status, such as: 392 s CPU
-// (+12 %), 3.10 of 4.00 GiB, throttled 38 s. u may be nil.
-func Status(r *cimeter.Record, u *Usual) string {
-	var parts []string
-	if stage, ok := killed(r); ok {
-		parts = append(parts, killedLine(r, stage))
-	}
-	if v, ok := r.Usage.CPUSeconds.Total.Get(); ok {
-		s := cpuTime(v) + " CPU"
-		if u != nil {
-			if d := relative(u.CPUSeconds, u.Now.CPUSeconds); d != "" {
-				s += " (" + d + ")"
-			}
-		}
-		parts = append(parts, s)
-	}
-	if peak(&r.Usage).Known {
-		parts = append(parts, usedMemory(r))
-	}
-	if v := r.Usage.CPUThrottledSeconds.Value; v >= 1 {
-		parts = append(parts, "throttled "+seconds(v))
-	}
-	if _, waited := waitedForDisk(r); waited > diskSeconds {
-		parts = append(parts, "waited "+seconds(waited)+" for disk")
-	}
-	return display.Fit(strings.Join(parts, ", "), statusColumns, "…")
-}

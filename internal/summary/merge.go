@@ -148,6 +148,10 @@ func (n *Note) headline() (text, change string) {
 	return text, change
 }
 
+// statusColumns bounds the description of a commit status: GitHub and GitLab
+// take 140 and 255 characters.
+const statusColumns = 140
+
 // PipelineStatus is a pipeline in the description of a commit status.
 func PipelineStatus(n Note) string {
 	text, change := n.headline()

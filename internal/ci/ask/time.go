@@ -3,8 +3,6 @@ package ask
 import (
 	"strings"
 	"time"
-
-	"github.com/cimeter/cimeter"
 )
 
 // Unix is a time in seconds since 1970, as Drone, Woodpecker and Gitea tell it; 0
@@ -30,15 +28,6 @@ func Known(t time.Time) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
-}
-
-// Between is how many seconds lie between two times of one clock; absent where
-// one is not known, or they stand the wrong way round.
-func Between(from, to time.Time) cimeter.Opt[float64] {
-	if from.IsZero() || to.IsZero() || to.Before(from) {
-		return cimeter.Opt[float64]{}
-	}
-	return cimeter.Some(to.Sub(from).Seconds())
 }
 
 // Time is a time as servers write it: RFC 3339, or 2026-11-30 07:09:40 UTC, which

@@ -222,30 +222,6 @@ func TestIdentifyNoSecrets(t *testing.T) {
 	}
 }
 
-func TestShortToken(t *testing.T) {
-	tests := map[string]string{
-		"glrt-Zx8k2mQpLabcdefgh":         "Zx8k2mQpL",
-		"glrt-t1_Zx8k2mQpLabcdefgh":      "Zx8k2mQpL",
-		"glrt-t3_Zx8k2mQpL":              "Zx8k2mQpL",
-		"t2_Zx8k2mQpLabcdefgh":           "Zx8k2mQpL",
-		"glrtr-Zx8k2mQpLabcdefgh":        "Zx8k2mQpL",
-		"glcbt-64_Zx8k2mQpLabcdefgh":     "64_Zx8k2m",
-		"GR1348941Zx8k2mQpLabcdefgh":     "Zx8k2mQpL",
-		"GR13489x1Zx8k2mQpL":             "GR13489x1",
-		"Zx8k2mQpLabcdefgh":              "Zx8k2mQpL",
-		"t4_Zx8k2mQpL":                   "t4_Zx8k2m",
-		"short":                          "short",
-		"":                               "",
-		"glrt-":                          "",
-		"glrt-GR1348941Zx8k2mQpLabcdefg": "Zx8k2mQpL",
-	}
-	for token, want := range tests {
-		if got := gitlab.ShortToken(token); got != want {
-			t.Errorf("ShortToken(%q) = %q, want %q", token, got, want)
-		}
-	}
-}
-
 func TestParseJobURL(t *testing.T) {
 	good := map[string]gitlab.JobPage{
 		"https://gitlab.example.com/group/app/-/jobs/1":              {Server: "gitlab.example.com", Project: "group/app", Job: "1"},

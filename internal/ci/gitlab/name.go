@@ -99,32 +99,3 @@ func cleanName(token string) string {
 		return -1
 	}, strings.ToLower(token))
 }
-
-// ShortToken shortens a runner's authentication token as runners since 18.2 do
-// (helpers/shorten_token.go): known prefixes are cut off and 9 characters kept. The
-// result is not secret. Older runners kept 8 or 17, or a prefix; one that was
-// upgraded shows two short tokens, so its system id is the better key.
-func ShortToken(token string) string {
-	switch {
-	case strings.HasPrefix(token, "glrtr-"):
-		token = token[len("glrtr-"):]
-	case strings.HasPrefix(token, "glrt-"):
-		token = cutKind(token[len("glrt-"):])
-	default:
-		token = cutKind(token)
-	}
-	token = strings.TrimPrefix(token, "glcbt-")
-	if len(token) >= 9 && strings.HasPrefix(token, "GR") && ci.IsHex(strings.ToLower(token[2:9]), 7) {
-		token = token[9:]
-	}
-	return token[:min(len(token), 9)]
-}
-
-// cutKind cuts off the t1_, t2_ or t3_ that tells an instance's, a group's and a
-// project's runner apart.
-func cutKind(token string) string {
-	if len(token) > 3 && token[0] == 't' && token[1] >= '1' && token[1] <= '3' && token[2] == '_' {
-		return token[3:]
-	}
-	return token
-}
