@@ -247,6 +247,7 @@ func (v *buildView) head(r *cimeter.Record, now time.Time) {
 		}
 		v.Facts = append(v.Facts, fact{Label: "runner", Link: link{display.Fit(shown, 40, "…"), href("/runner", "key", k), title(k)}})
 	}
+	text("requested", requested(r))
 	if u := outside(r.URL); u != "" {
 		v.Facts = append(v.Facts, fact{Label: "its CI server", Link: link{display.Fit(orElse(orElse(r.Server, r.CI), "log"), 32, "…") + " ↗", u, title(u)}})
 	}
@@ -321,4 +322,28 @@ func (v *buildView) timeline(r *cimeter.Record, a, whole axis, path string, q ur
 			v.TraceRows = traceRows(c, r.Trace.StepSeconds, a, q, path)
 		}
 	}
+}
+
+// requested is what a pod asked its cluster to keep free, against what was used of it;
+// "" where nothing was asked for.
+func requested(r *cimeter.Record) string {
+	if r.Limits == nil {
+		return ""
+	}
+	var parts []string
+	if v, ok := r.Limits.Requested.CPUCores.Get(); ok && v > 0 {
+		s := sig3(v) + " cores"
+		if used := r.Usage.CPUCores; used != nil {
+			s += " (" + percent(used.Avg/v) + " used)"
+		}
+		parts = append(parts, s)
+	}
+	if v, ok := r.Limits.Requested.MemoryBytes.Get(); ok && v > 0 {
+		s := amount(float64(v))
+		if p := peak(&r.Usage); p.Known {
+			s += " (" + percent(p.Value/float64(v)) + " at its peak)"
+		}
+		parts = append(parts, s)
+	}
+	return strings.Join(parts, ", ")
 }
