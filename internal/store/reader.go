@@ -95,6 +95,12 @@ func (r Reader) Sum(ctx context.Context, f filter.Filter) (Sum, error) {
 	return sum, wrap("sum builds", err)
 }
 
+// Course adds up the latest builds that meet a filter, and returns each: see [Course].
+func (r Reader) Course(ctx context.Context, f filter.Filter, most int) (Sum, []Point, error) {
+	sum, points, err := Course(ctx, r.q, f, most)
+	return sum, points, wrap("course of builds", err)
+}
+
 // Groups returns totals by group: see [GroupQuery].
 func (r Reader) Groups(ctx context.Context, query GroupQuery) (Groups, error) {
 	if err := query.check(); err != nil {

@@ -1,9 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/filter"
 )
 
@@ -17,6 +21,13 @@ type summed struct {
 	queue       int64
 	oom, failed bool
 	canceled    bool
+	costs       *costs // for points
+}
+
+// costs is what a point tells of a build; -1: not known.
+type costs struct {
+	result        string
+	cpu, mem, max int64
 }
 
 func (b *summed) together(part *summed) {
@@ -28,14 +39,63 @@ func (b *summed) together(part *summed) {
 		b.from, b.to = min(b.from, part.from), max(b.to, part.to)
 	}
 	b.oom = b.oom || part.oom
+	if b.costs != nil && part.costs != nil {
+		b.at = max(b.at, part.at)
+		b.costs.mem, b.costs.max = max(b.costs.mem, part.costs.mem), max(b.costs.max, part.costs.max)
+		if part.costs.cpu >= 0 {
+			b.costs.cpu = max(0, b.costs.cpu) + part.costs.cpu
+		}
+	}
 }
 
 // SumUp adds up the builds that meet a filter, the latest first, up to a bound. Of parts
 // of one build that meet it the costs are added and one build is counted: its time is from
 // the first start to the last end, its result that of the first that was told.
 func SumUp(ctx context.Context, q Queryer, f filter.Filter) (Sum, error) {
-	sc := scan{sort: SortEnded, columns: columns("b.", "id", "at", "result", "flags", "wall_us", "cpu_us", "queue_us", "throttled_us", "io_bytes", "net_bytes", "mem_peak"),
-		limit: sumRows, examine: MaxExamine}
+	sum, _, err := sumUp(ctx, q, f, sumRows, false)
+	return sum, err
+}
+
+// Course adds up the latest builds that meet a filter as [SumUp] does, of at most so
+// many, 1 to MaxExamine, and returns each of them as a point, the earliest end first.
+func Course(ctx context.Context, q Queryer, f filter.Filter, most int) (Sum, []Point, error) {
+	if most < 1 || most > MaxExamine {
+		return Sum{}, nil, fmt.Errorf("course of %d builds: want 1 to %d: %w", most, MaxExamine, cimeter.ErrInvalid)
+	}
+	sum, builds, err := sumUp(ctx, q, f, most, true)
+	if err != nil {
+		return Sum{}, nil, err
+	}
+	points := make([]Point, 0, len(builds))
+	for i := range builds {
+		b := &builds[i]
+		p := Point{EndedAt: Time(b.at), Result: b.costs.result, OOM: b.oom}
+		if b.to >= b.from {
+			p.WallSeconds = cimeter.Some(float64(b.to-b.from) / 1e6)
+		}
+		if b.costs.cpu >= 0 {
+			p.CPUSeconds = cimeter.Some(float64(b.costs.cpu) / 1e6)
+		}
+		if b.costs.mem >= 0 {
+			p.MemoryPeakBytes = cimeter.Some(b.costs.mem)
+		}
+		if b.costs.max > 0 {
+			p.MemoryLimitBytes = cimeter.Some(b.costs.max)
+		}
+		points = append(points, p)
+	}
+	slices.SortStableFunc(points, func(x, y Point) int { return cmp.Compare(x.EndedAt.UnixMicro(), y.EndedAt.UnixMicro()) })
+	return sum, points, nil
+}
+
+// sumUp adds up the latest builds of a filter, of at most so many rows, and returns
+// them, with their costs where they are wanted.
+func sumUp(ctx context.Context, q Queryer, f filter.Filter, most int, withCosts bool) (Sum, []summed, error) {
+	names := []string{"id", "at", "result", "flags", "wall_us", "cpu_us", "queue_us", "throttled_us", "io_bytes", "net_bytes", "mem_peak"}
+	if withCosts {
+		names = append(names, "mem_limit")
+	}
+	sc := scan{sort: SortEnded, columns: columns("b.", names...), limit: most, examine: most}
 	sum := Sum{}
 	var builds, parts []summed
 	add, peak := Rollup{}, int64(-1)
@@ -43,9 +103,16 @@ func SumUp(ctx context.Context, q Queryer, f filter.Filter) (Sum, error) {
 	next, err := sc.run(ctx, q, f, func(scan func(dest ...any) error) error {
 		var result string
 		var b summed
-		var flags, wall, cpu, throttled, io, net, mem int64
-		if err := scan(&b.id, &b.at, &result, &flags, &wall, &cpu, &b.queue, &throttled, &io, &net, &mem); err != nil {
+		var flags, wall, cpu, throttled, io, net, mem, limit int64
+		dest := []any{&b.id, &b.at, &result, &flags, &wall, &cpu, &b.queue, &throttled, &io, &net, &mem}
+		if withCosts {
+			dest = append(dest, &limit)
+		}
+		if err := scan(dest...); err != nil {
 			return err
+		}
+		if withCosts {
+			b.costs = &costs{result, cpu, mem, limit}
 		}
 		if cut = cut || len(parts) == sumParts; cut {
 			return nil
@@ -69,10 +136,10 @@ func SumUp(ctx context.Context, q Queryer, f filter.Filter) (Sum, error) {
 		return nil
 	})
 	if err != nil {
-		return Sum{}, err
+		return Sum{}, nil, err
 	}
 	if builds, err = together(ctx, q, builds, parts); err != nil {
-		return Sum{}, err
+		return Sum{}, nil, err
 	}
 	var waits, walls []int64
 	for i := range builds {
@@ -95,7 +162,7 @@ func SumUp(ctx context.Context, q Queryer, f filter.Filter) (Sum, error) {
 	sum.Partial = next != "" || cut
 	sum.WallP50, sum.WallP95 = quantile(walls, 0.5), quantile(walls, 0.95)
 	sum.QueueP50, sum.QueueP95 = quantile(waits, 0.5), quantile(waits, 0.95)
-	return sum, nil
+	return sum, builds, nil
 }
 
 func one(b bool) int64 {

@@ -121,6 +121,17 @@ type Sum struct {
 	Partial bool
 }
 
+// Point is what a build cost, whatever its machines; without its names.
+type Point struct {
+	EndedAt          time.Time // of the last of its parts
+	Result           string
+	OOM              bool // something of it was killed for memory
+	WallSeconds      cimeter.Opt[float64]
+	CPUSeconds       cimeter.Opt[float64]
+	MemoryPeakBytes  cimeter.Opt[int64]
+	MemoryLimitBytes cimeter.Opt[int64]
+}
+
 // By is what builds are grouped by.
 type By string
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -97,6 +98,63 @@ func testSum(t *testing.T, s Store) {
 			if x.got.Value != walls[max(i, 0)] {
 				t.Errorf("Sum(%q): share %g of %d is %v, want %v", text, x.p, len(walls), x.got, walls[i])
 			}
+		}
+	}
+}
+
+// A course is the sum of the latest builds, and each of them.
+func testCourse(t *testing.T, s Store) {
+	m := filled(t, s, 32, 300, 72*time.Hour)
+	for _, text := range Filters {
+		f := Parse(t, text)
+		found := m.find(f, store.SortEnded, false) // the latest first
+		sum, points, err := s.Course(t.Context(), f, store.MaxExamine)
+		all, sumErr := s.Sum(t.Context(), f)
+		if err != nil || sumErr != nil || sum != all || len(points) != len(found) {
+			t.Errorf("Course(%q) = %+v and %d points, %v; want %+v and %d", text, sum, len(points), err, all, len(found))
+			continue
+		}
+		ended := map[string]int{} // points may share an end
+		line := func(at int64, result string, oom bool, wall, cpu, mem, limit int64) string {
+			return fmt.Sprint(at, " ", result, " ", oom, " ", wall, " ", cpu, " ", mem, " ", limit)
+		}
+		for _, p := range found {
+			limit := int64(-1)
+			if l := p.Record.Limits; l != nil && l.MemoryBytes.Known {
+				limit = int64(l.MemoryBytes.Value)
+			}
+			ended[line(at(p), p.Record.Result, oom(p.Record), cost(p, store.SortWall), cost(p, store.SortCPU), cost(p, store.SortMemory), limit)]++
+		}
+		us := func(o cimeter.Opt[float64]) int64 {
+			if !o.Known {
+				return -1
+			}
+			return int64(math.Round(o.Value * 1e6))
+		}
+		bytes := func(o cimeter.Opt[int64]) int64 {
+			if !o.Known {
+				return -1
+			}
+			return o.Value
+		}
+		for i, p := range points {
+			if i > 0 && p.EndedAt.Before(points[i-1].EndedAt) {
+				t.Errorf("Course(%q): point %d ended before the one before it", text, i)
+			}
+			l := line(p.EndedAt.UnixMicro(), p.Result, p.OOM, us(p.WallSeconds), us(p.CPUSeconds), bytes(p.MemoryPeakBytes), bytes(p.MemoryLimitBytes))
+			if ended[l]--; ended[l] < 0 {
+				t.Errorf("Course(%q): point %s is of no build", text, l)
+			}
+		}
+	}
+	found := m.find(nil, store.SortEnded, false)
+	sum, points, err := s.Course(t.Context(), nil, 7)
+	if err != nil || !sum.Partial || sum.Builds != 7 || len(points) != 7 || points[6].EndedAt.UnixMicro() != at(found[0]) || points[0].EndedAt.UnixMicro() != at(found[6]) {
+		t.Errorf("the latest 7: %+v, %d points, %v", sum, len(points), err)
+	}
+	for _, most := range []int{0, -1, store.MaxExamine + 1} {
+		if _, _, err := s.Course(t.Context(), nil, most); !errors.Is(err, cimeter.ErrInvalid) {
+			t.Errorf("a course of %d builds: %v", most, err)
 		}
 	}
 }

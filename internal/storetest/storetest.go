@@ -24,6 +24,7 @@ type Store interface {
 	List(ctx context.Context, q store.Query) (store.Page, error)
 	Each(ctx context.Context, f filter.Filter, traces bool, fn func(*cimeter.Record) error) error
 	Sum(ctx context.Context, f filter.Filter) (store.Sum, error)
+	Course(ctx context.Context, f filter.Filter, most int) (store.Sum, []store.Point, error)
 	Groups(ctx context.Context, q store.GroupQuery) (store.Groups, error)
 	Buckets(ctx context.Context, q store.BucketQuery) ([]store.Bucket, error)
 	History(ctx context.Context, h store.HistoryQuery) ([]*cimeter.Record, error)
@@ -80,6 +81,7 @@ var cases = []struct {
 	{"names of any kind are data", testHostileNames},
 	{"a clock that is ahead does not lead the lists", testFuture},
 	{"a sum is of the builds of its filter", testSum},
+	{"a course is the latest builds of its filter", testCourse},
 	{"groups add up", testGroups},
 	{"groups add up while builds come", testGroupsAgain},
 	{"buckets add up", testBuckets},

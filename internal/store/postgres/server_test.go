@@ -182,6 +182,9 @@ func TestPlans(t *testing.T) {
 		if _, err := store.SumUp(t.Context(), q, f); err != nil {
 			t.Fatal(err)
 		}
+		if _, _, err := store.Course(t.Context(), q, f, 3000); err != nil {
+			t.Fatal(err)
+		}
 	}
 	now := storetest.Base
 	for _, by := range []store.By{store.ByProject, store.ByJob, store.ByStage, store.ByMachine, store.ByMachineJob, store.ByRunner} {

@@ -76,6 +76,9 @@ func TestPlans(t *testing.T) {
 		if _, err := store.SumUp(t.Context(), q, f); err != nil {
 			t.Fatal(err)
 		}
+		if _, _, err := store.Course(t.Context(), q, f, 3000); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, by := range []store.By{store.ByProject, store.ByJob, store.ByStage, store.ByMachine, store.ByMachineJob, store.ByRunner} {
 		for _, days := range []int{1, 90} {
@@ -117,8 +120,11 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", "since:2026-11-29T12:00", "project:group-0/app-0", "result:failed"} {
+	for _, text := range []string{"", "since:2026-11-29T12:00", "project:group-0/app-0", "project:group-0/app-0 job:build since:2026-11-20", "result:failed"} {
 		if _, err := store.SumUp(t.Context(), q, storetest.Parse(t, text)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := store.Course(t.Context(), q, storetest.Parse(t, text), store.MaxExamine); err != nil {
 			t.Fatal(err)
 		}
 	}
