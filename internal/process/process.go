@@ -3,13 +3,13 @@
 // named variables of their environment, what they used, and their death through
 // a pidfd.
 //
-// It owns no state but that of a [Tree]: it never stores a command line, never
-// lets a variable out that was not asked for by name, starts no goroutine, logs
-// nothing, and makes one try. A process that ended is [cimeter.ErrGone], and one
+// It owns no state but that of a [Tree] and of a [Forest]: it never stores a
+// command line, never lets a variable out that was not asked for by name, starts
+// no goroutine, logs nothing, and makes one try. A process that ended is [cimeter.ErrGone], and one
 // that we may not look at is [cimeter.ErrUnauthorized].
 //
 // Entry points: [Open] and [OpenPidfd]. An FS may be used from several
-// goroutines at once, a Tree from one at a time.
+// goroutines at once, a Tree or a Forest from one at a time.
 package process
 
 import (

@@ -1,4 +1,4 @@
-// Package web is the pages: what runs now, the builds, one build, projects,
+// Package web is the pages: what runs now, what waits, the builds, one build, projects,
 // jobs, machines and runners, and the comparison of two builds.
 //
 // It owns the templates, the style, the scripts, the drawings that the server
