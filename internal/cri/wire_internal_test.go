@@ -103,3 +103,19 @@ func TestFollower_states(t *testing.T) {
 		t.Errorf("network mode %q of a container of a pod in the host's network", k.NetworkMode)
 	}
 }
+
+// The states of the interface: CONTAINER_CREATED 0, RUNNING 1, EXITED 2, UNKNOWN 3;
+// SANDBOX_READY 0, NOTREADY 1. What a runtime has lost, or a later one calls by a number
+// that is not known, does not run.
+func TestStates(t *testing.T) {
+	for v, want := range map[uint64]state{0: created, 1: running, 2: exited, 3: exited, 99: exited, 1 << 63: exited} {
+		if got := containerState(v); got != want {
+			t.Errorf("container's state %d is %d: want %d", v, got, want)
+		}
+	}
+	for v, want := range map[uint64]state{0: running, 1: exited, 99: exited} {
+		if got := sandboxState(v); got != want {
+			t.Errorf("sandbox's state %d is %d: want %d", v, got, want)
+		}
+	}
+}
