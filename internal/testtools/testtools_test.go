@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -51,15 +52,24 @@ func TestStartTied(t *testing.T) {
 		t.Fatal(err)
 	}
 	started, thread := make(chan error, 1), make(chan int, 1)
-	go func() {
+	var start func()
+	start = func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		thread <- unix.Gettid()
-		started <- testtools.StartTied(cmd)
-	}()
+		if tid := unix.Gettid(); tid != os.Getpid() {
+			thread <- tid
+			started <- testtools.StartTied(cmd)
+			return
+		}
+		var other sync.WaitGroup
+		other.Go(start) // the first thread never ends, and is not to be had while this waits
+		other.Wait()
+		runtime.UnlockOSThread()
+	}
+	go start()
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	for tid := <-thread; unix.Tgkill(os.Getpid(), tid, 0) == nil && tid != os.Getpid(); {
+	for tid := <-thread; unix.Tgkill(os.Getpid(), tid, 0) == nil; {
 		runtime.Gosched()
 	}
 	if _, err := io.WriteString(in, "lives\n"); err != nil {
