@@ -81,5 +81,5 @@ func TestSections(t *testing.T) {
 	if code != http.StatusOK || reported == nil {
 		t.Errorf("got %d, reported %v", code, reported)
 	}
-	wants(t, body, "could not be read now", "step_script")
+	wants(t, body, "could not be read:", "step_script")
 }

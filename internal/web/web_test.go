@@ -16,7 +16,7 @@ import (
 
 func pages(t testing.TB, m *webtest.Memory) *web.Pages {
 	t.Helper()
-	p, err := web.New(web.Options{Source: m, Totals: m, Fleet: m, Queue: m.Queue, Sections: m.Sections, Names: m.Names, Past: m.Past, Now: func() time.Time { return webtest.Now }, Version: "1.0.0",
+	p, err := web.New(web.Options{Source: m, Totals: m, Fleet: m, Queue: m.Queue, Sections: m.Sections, Neighbours: m.Neighbours, Names: m.Names, Past: m.Past, Now: func() time.Time { return webtest.Now }, Version: "1.0.0",
 		Report: func(route string, err error) { t.Errorf("%s: %v", route, err) }})
 	if err != nil {
 		t.Fatal(err)

@@ -58,6 +58,24 @@ func (m *Memory) Sections(_ context.Context, r *cimeter.Record, keptOnly bool) (
 	return section.Parts{}, fmt.Errorf("log of %q: %w", r.Key, cimeter.ErrNotFound)
 }
 
+// Neighbours is a web.Neighbours.
+func (m *Memory) Neighbours(_ context.Context, of *cimeter.Record) (builds int, atOnce float64, err error) {
+	for _, r := range m.Records {
+		from, to := r.StartedAt, r.EndedAt
+		if from.Before(of.StartedAt) {
+			from = of.StartedAt
+		}
+		if to.After(of.EndedAt) {
+			to = of.EndedAt
+		}
+		if r.Key != of.Key && r.Machine == of.Machine && to.After(from) {
+			builds++
+			atOnce += to.Sub(from).Seconds() / of.EndedAt.Sub(of.StartedAt).Seconds()
+		}
+	}
+	return builds, atOnce, nil
+}
+
 // Past is a web.Past: a day of ci-7.
 func (m *Memory) Past(_ context.Context, machine string, since time.Time) (day []web.Moment, err error) {
 	for i := range 144 {

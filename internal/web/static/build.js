@@ -133,7 +133,7 @@
 	const ticks = () => {
 		const svg = place.querySelector("[data-xaxis]");
 		svg.replaceChildren();
-		for (const t of timeTicks(shared.from, shared.to, Math.max(2, Math.min(9, Math.floor(svg.clientWidth / 90))))) {
+		for (const t of timeTicks(shared.from, shared.to, Math.max(2, Math.min(9, Math.floor(svg.clientWidth / 60))))) {
 			const line = document.createElementNS(SVG, "line"), text = document.createElementNS(SVG, "text"), x = 100 * share(t) + "%";
 			for (const [k, v] of Object.entries({ x1: x, x2: x, y1: 0, y2: 5 })) line.setAttribute(k, v);
 			text.setAttribute("x", x);

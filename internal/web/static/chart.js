@@ -160,7 +160,7 @@ cimeter.charts = (() => {
 			cursor: { y: false, drag: { x: true, y: false, setScale: false, dist: 5 }, sync: shared.key ? { key: shared.key, setSeries: false, scales: ["x", null] } : undefined, points: { size: 6, width: 1.5 } },
 			axes: [{ show: false }, {
 				size: axis, gap: 4, font: "11.5px system-ui, sans-serif", stroke: () => css("--muted"), ticks: { show: false }, grid: { stroke: () => css("--soft"), width: 1 },
-				...(shared.log ? {} : { splits: (u, i, lo, hi) => ticks((lo > -0.07 * (hi - lo) ? 0 : lo) / c.size, hi / c.size, 4).map(v => v * c.size) }),
+				...(shared.log ? {} : { splits: (u, i, lo, hi) => ticks((lo > -0.07 * (hi - lo) ? 0 : lo) / c.size, hi / c.size, 4).map(v => v * c.size).filter(v => hi - v > 0.045 * (hi - lo)) }), // a word at the top would be cut
 				values: (u, vs) => vs.map(v => v === null ? "" : short(Math.abs(v / c.size))),
 			}],
 			series: [{}, ...c.ys.map((_, i) => line(i))],
