@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"html"
 	"net/http"
 	"net/http/httptest"
@@ -8,7 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cimeter/cimeter/internal/web"
 	"github.com/cimeter/cimeter/internal/webtest"
 )
 
@@ -160,4 +163,27 @@ func TestServerTiming(t *testing.T) {
 	if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/suggest?kind=job&part=l", nil)); !strings.HasPrefix(w.Header().Get("Server-Timing"), "read;dur=") {
 		t.Errorf("suggestions: Server-Timing %q", w.Header().Get("Server-Timing"))
 	}
+}
+
+// looking is a source whose first page holds nothing, though there is a next.
+type looking struct{ *webtest.Memory }
+
+func (l looking) Builds(ctx context.Context, q web.Query) (web.Page, error) {
+	if q.Limit > 0 && q.Cursor == "" {
+		return web.Page{Next: "0"}, nil
+	}
+	return l.Memory.Builds(ctx, q)
+}
+
+// That nothing was found so far is not said to be all, and leads on.
+func TestBuilds_lookOn(t *testing.T) {
+	p, err := web.New(web.Options{Source: looking{fleet()}, Now: func() time.Time { return webtest.Now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body := get(t, p, "/builds?q=lint")
+	wants(t, body, "looked at so far", `href="/builds?cursor=0&amp;q=lint"`)
+	lacks(t, body, "No build matches", "cimeter agent")
+	_, body = get(t, p, "/builds?cursor=0&q=lint")
+	wants(t, body, "group/app / lint")
 }
