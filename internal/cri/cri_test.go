@@ -105,6 +105,11 @@ func TestClient_Inspect(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
+	// A runtime that tells of resources and of the cgroup in its own words alone.
+	old := cimeter.Requests{CPUCores: cimeter.Some(0.5), MemoryBytes: cimeter.Some[uint64](4096)}
+	if got, err := c.Inspect(t.Context(), "c2"); err != nil || got.Requested != old || got.CgroupParent != "/kubepods/podu1" {
+		t.Errorf("%+v below %q, %v: want %+v below /kubepods/podu1", got.Requested, got.CgroupParent, err, old)
+	}
 	if got, err := c.Inspect(t.Context(), "p1"); err != nil || !got.Sandbox || got.NetworkMode != "host" {
 		t.Errorf("sandbox %+v: %v, want one with the host's network", got, err)
 	}

@@ -114,6 +114,10 @@ func (*server) ContainerStatus(_ context.Context, r *runtime.ContainerStatusRequ
 		if r.Verbose {
 			out.Info = map[string]string{"other": "{", "info": `{"pid": 4711, "runtimeSpec": {"process": {"env": ["CI_JOB_ID=9", "CI_JOB_TOKEN=s3cret"]}, "linux": {"cgroupsPath": "kubepods-pod1.slice:cri-containerd:c1"}}}`}
 		}
+		if c.Id == "c2" { // as containerd before 1.7 tells it, with the cgroupfs driver
+			out.Status.Resources = nil
+			out.Info = map[string]string{"info": `{"runtimeSpec": {"process": {"oomScoreAdj": -997}, "linux": {"cgroupsPath": "/kubepods/podu1/c2", "resources": {"cpu": {"shares": 512}, "memory": {"limit": 4096}}}}}`}
+		}
 		return out, nil
 	}
 	return nil, status.Errorf(codes.NotFound, "no container %q", r.ContainerId)
