@@ -18,6 +18,7 @@ type Build struct {
 	Pipeline      string `json:"pipeline,omitempty"`       // id of the pipeline it belongs to
 	PipelineStage string `json:"pipeline_stage,omitempty"` // GitLab's CI_JOB_STAGE
 	Ref           string `json:"ref,omitempty"`            // branch or tag
+	DefaultBranch string `json:"default_branch,omitempty"` // of the project, where its CI system tells jobs
 	SHA           string `json:"sha,omitempty"`            // commit
 	Event         string `json:"event,omitempty"`          // what set it off: push, merge_request_event ...
 	URL           string `json:"url,omitempty"`            // its page on the CI server
@@ -67,7 +68,7 @@ func (b Build) Merge(o Build) Build {
 	}{
 		{&b.Key, o.Key}, {&b.CI, o.CI}, {&b.Server, o.Server}, {&b.Project, o.Project}, {&b.Number, o.Number},
 		{&b.Name, o.Name}, {&b.Pipeline, o.Pipeline}, {&b.PipelineStage, o.PipelineStage}, {&b.Ref, o.Ref},
-		{&b.SHA, o.SHA}, {&b.Event, o.Event}, {&b.URL, o.URL}, {&b.Machine, o.Machine},
+		{&b.DefaultBranch, o.DefaultBranch}, {&b.SHA, o.SHA}, {&b.Event, o.Event}, {&b.URL, o.URL}, {&b.Machine, o.Machine},
 		{&b.Runner.ID, o.Runner.ID}, {&b.Runner.ShortToken, o.Runner.ShortToken}, {&b.Runner.Name, o.Runner.Name},
 	} {
 		if *f.dst == "" {

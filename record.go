@@ -26,7 +26,9 @@ type Record struct {
 	Gaps      []Gap        `json:"gaps"`
 	Coverage  Opt[float64] `json:"coverage,omitzero"` // 0 to 1: share of the machine's CPU time, while it ran, that was attributed to builds
 	Limits    *Limits      `json:"limits,omitempty"`
-	Usage     Usage        `json:"usage,omitzero"` // absent: nothing was metered
+	Image     string       `json:"image,omitempty"` // of the last container that ran its commands, as it was asked for
+	Host      HostSize     `json:"host,omitzero"`   // of its machine
+	Usage     Usage        `json:"usage,omitzero"`  // absent: nothing was metered
 	Stages    []Stage      `json:"stages"`
 	Parts     []Part       `json:"parts,omitempty"` // nested in its containers, or beside them; the largest by CPU, the rest added up
 	Verdicts  []Verdict    `json:"verdicts,omitempty"`

@@ -70,6 +70,12 @@ type PressureSeconds struct {
 	IOFull     Opt[float64] `json:"io_full,omitzero"`
 }
 
+// HostSize is how large a machine is. Absent is not known.
+type HostSize struct {
+	CPUs        int    `json:"cpus,omitempty"` // online
+	MemoryBytes uint64 `json:"memory_bytes,omitempty"`
+}
+
 // Limits are what held a build's containers back. Absent means no limit.
 type Limits struct {
 	CPUCores    Opt[float64] `json:"cpu_cores,omitzero"`

@@ -40,6 +40,7 @@ type Agent struct {
 	started atomic.Bool // the first scan is done
 
 	machine *machine.Machine
+	size    cimeter.HostSize
 	covered covered
 	pulls   pulling
 }
@@ -87,6 +88,7 @@ func New(o Options, log *slog.Logger) (*Agent, error) {
 	for _, e := range o.Engines {
 		a.engines = append(a.engines, newFollowed(a, e))
 	}
+	a.size = cimeter.HostSize{CPUs: int(host.MachineCores()), MemoryBytes: a.machine.Read().MemoryTotal.Value}
 	a.meter = newMeter(a)
 	if o.Processes != nil {
 		if a.shells, err = newShells(a, o.Processes); err != nil {

@@ -301,6 +301,9 @@ func (k *known) bind(m *meter, now time.Time) {
 	if k.stand == ours {
 		m.claimPod(k, now)
 		m.tellPull(k)
+		if k.identity.Role == cimeter.RoleBuild && k.container.Image != "" {
+			m.ledger.Image(k.identity.Build.Key, k.container.Image)
+		}
 	}
 	if k.gone {
 		m.ledger.Gone(k.id) // it was removed before it was known whose it is

@@ -331,6 +331,7 @@ func (m *meter) finished(r *cimeter.Record) {
 	if m.opts.NoTrace {
 		r.Trace = nil
 	}
+	r.Host = m.size
 	for _, g := range r.Gaps {
 		m.gauges.gap(g.Reason)
 	}

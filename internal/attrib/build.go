@@ -22,7 +22,8 @@ type BuildState struct {
 	Build      cimeter.Build
 	Group      string
 	Started    time.Time
-	Pulled     time.Time `json:",omitzero"` // when the last image of its was pulled before it started; zero: none was
+	Pulled     time.Time `json:",omitzero"`  // when the last image of its was pulled before it started; zero: none was
+	Image      string    `json:",omitempty"` // of the last container that ran its commands
 	Ended      time.Time // of the segment that ended last
 	Ticked     time.Time
 	Account    Account

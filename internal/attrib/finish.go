@@ -91,7 +91,7 @@ func (b *build) record(end time.Time) *cimeter.Record {
 	r := &cimeter.Record{
 		Schema: cimeter.RecordSchema, Build: b.Build,
 		StartedAt: b.Started.UTC().Round(0), EndedAt: b.Started.Add(wall).UTC().Round(0),
-		ImagePulledAt: b.Pulled, Gaps: append([]cimeter.Gap{}, b.Gaps...), Complete: len(b.Gaps) == 0, Usage: account.Usage(wall),
+		ImagePulledAt: b.Pulled, Image: b.Image, Gaps: append([]cimeter.Gap{}, b.Gaps...), Complete: len(b.Gaps) == 0, Usage: account.Usage(wall),
 	}
 	if r.Build.Attempt == 0 {
 		r.Build.Attempt = 1

@@ -3,6 +3,7 @@ package attrib
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cimeter/cimeter"
@@ -287,6 +288,17 @@ func (l *Ledger) Pulled(key string, t time.Time) {
 	}
 	b.Pulled = t.UTC().Round(0)
 }
+
+// Image notes the image of a container that runs the build's commands, as it was asked
+// for. The last one stands.
+func (l *Ledger) Image(key, image string) {
+	if b := l.builds[key]; b != nil && len(image) <= maxImage {
+		b.Image = strings.Clone(image)
+	}
+}
+
+// maxImage bounds the name of an image, in bytes: a longer one is nobody's.
+const maxImage = 512
 
 // Gone notes that a container was removed.
 func (l *Ledger) Gone(container string) {

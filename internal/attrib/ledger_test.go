@@ -497,6 +497,18 @@ func TestLedger_mergedStage(t *testing.T) {
 	}
 }
 
+func TestLedger_Image(t *testing.T) {
+	l := newLedger(tally.New(tally.Options{}))
+	mustBind(t, l, l.Open("c", "/c", 1, at(1000), true), at(1000), identity("k", "s", cimeter.RoleBuild))
+	for _, c := range []struct{ image, want string }{{"golang:1.26", "golang:1.26"}, {"golang:1.27", "golang:1.27"}, {strings.Repeat("x", 513), "golang:1.27"}} {
+		l.Image("k", c.image)
+		l.Image("of nobody", c.image)
+		if got := l.Running(at(1001))[0].Image; got != c.want {
+			t.Errorf("image %.20q: the record has %q, want %q", c.image, got, c.want)
+		}
+	}
+}
+
 func TestLedger_Pulled(t *testing.T) {
 	l := newLedger(tally.New(tally.Options{}))
 	s := l.Open("c", "/c", 1, at(1000), true)

@@ -18,7 +18,7 @@ const (
 func bound(id *cimeter.Identity) {
 	b := &id.Build
 	for _, f := range [...]*string{
-		&b.Server, &b.Project, &b.Number, &b.Name, &b.Pipeline, &b.PipelineStage, &b.Ref, &b.SHA, &b.Event,
+		&b.Server, &b.Project, &b.Number, &b.Name, &b.Pipeline, &b.PipelineStage, &b.Ref, &b.DefaultBranch, &b.SHA, &b.Event,
 		&b.Runner.ID, &b.Runner.ShortToken, &b.Runner.Name, &id.Stage, &id.Group, &id.Doubt,
 	} {
 		*f = cut(*f)

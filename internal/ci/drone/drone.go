@@ -34,7 +34,7 @@ const stepClone = "clone"
 func Variables() []string {
 	return []string{
 		"DRONE_REPO", "DRONE_BUILD_NUMBER", "DRONE_BUILD_EVENT", "DRONE_BUILD_LINK", "DRONE_STAGE_NUMBER",
-		"DRONE_STAGE_MACHINE", "DRONE_STEP_NAME", "DRONE_BRANCH", "DRONE_TAG", "DRONE_COMMIT_SHA",
+		"DRONE_STAGE_MACHINE", "DRONE_STEP_NAME", "DRONE_BRANCH", "DRONE_REPO_BRANCH", "DRONE_TAG", "DRONE_COMMIT_SHA",
 		"DRONE_DOCKER_NETWORK_ID",
 	}
 }
@@ -75,17 +75,18 @@ func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 // variables.
 func newBuild(l, env map[string]string) cimeter.Build {
 	b := cimeter.Build{
-		Key:     key(l),
-		CI:      CI,
-		Server:  strings.ToLower(l[labelHost]),
-		Project: l[labelRepo],
-		Number:  l[labelBuild],
-		Name:    l[labelStage],
-		Ref:     env["DRONE_BRANCH"],
-		SHA:     env["DRONE_COMMIT_SHA"],
-		Event:   env["DRONE_BUILD_EVENT"],
-		URL:     ci.PageOf(env["DRONE_BUILD_LINK"]),
-		Runner:  cimeter.Runner{Name: env["DRONE_STAGE_MACHINE"]},
+		Key:           key(l),
+		CI:            CI,
+		Server:        strings.ToLower(l[labelHost]),
+		Project:       l[labelRepo],
+		Number:        l[labelBuild],
+		Name:          l[labelStage],
+		Ref:           env["DRONE_BRANCH"],
+		DefaultBranch: env["DRONE_REPO_BRANCH"],
+		SHA:           env["DRONE_COMMIT_SHA"],
+		Event:         env["DRONE_BUILD_EVENT"],
+		URL:           ci.PageOf(env["DRONE_BUILD_LINK"]),
+		Runner:        cimeter.Runner{Name: env["DRONE_STAGE_MACHINE"]},
 	}
 	if tag := env["DRONE_TAG"]; tag != "" {
 		b.Ref = tag

@@ -23,7 +23,7 @@ func container(changes ...string) *cimeter.Container {
 		},
 		Env: map[string]string{
 			"DRONE_REPO": "org/app", "DRONE_BUILD_NUMBER": "17", "DRONE_BUILD_EVENT": "push", "DRONE_BUILD_LINK": "https://drone.example.com/org/app/17",
-			"DRONE_STAGE_NUMBER": "2", "DRONE_STAGE_MACHINE": "ci-7", "DRONE_STEP_NAME": "compile", "DRONE_BRANCH": "main", "DRONE_COMMIT_SHA": "7e4d",
+			"DRONE_STAGE_NUMBER": "2", "DRONE_STAGE_MACHINE": "ci-7", "DRONE_STEP_NAME": "compile", "DRONE_BRANCH": "main", "DRONE_REPO_BRANCH": "trunk", "DRONE_COMMIT_SHA": "7e4d",
 		},
 	}
 	for i := 0; i < len(changes); i += 2 {
@@ -49,7 +49,7 @@ func TestIdentify(t *testing.T) {
 		id := cimeter.Identity{
 			Build: cimeter.Build{
 				Key: "drone/drone.example.com/org/app/17/2", CI: "drone", Server: "drone.example.com", Project: "org/app", Number: "17", Name: "default",
-				Ref: "main", SHA: "7e4d", Event: "push", URL: "https://drone.example.com/org/app/17", Runner: cimeter.Runner{Name: "ci-7"},
+				Ref: "main", DefaultBranch: "trunk", SHA: "7e4d", Event: "push", URL: "https://drone.example.com/org/app/17", Runner: cimeter.Runner{Name: "ci-7"},
 			},
 			Role: cimeter.RoleBuild, Stage: "compile", Group: "drone-cVRv9KgEFn5dC1OExiqM",
 		}

@@ -45,7 +45,7 @@ const (
 func Variables() []string {
 	return []string{
 		"GITLAB_CI", "CI_JOB_ID", "CI_JOB_NAME", "CI_JOB_STAGE", "CI_PROJECT_ID", "CI_PROJECT_PATH",
-		"CI_PIPELINE_ID", "CI_PIPELINE_SOURCE", "CI_SERVER_URL", "CI_RUNNER_SHORT_TOKEN", "CI_RUNNER_DESCRIPTION",
+		"CI_PIPELINE_ID", "CI_PIPELINE_SOURCE", "CI_DEFAULT_BRANCH", "CI_SERVER_URL", "CI_RUNNER_SHORT_TOKEN", "CI_RUNNER_DESCRIPTION",
 	}
 }
 
@@ -86,6 +86,7 @@ func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 		Pipeline:      l[labelPipeline],
 		PipelineStage: c.Env["CI_JOB_STAGE"],
 		Ref:           l[labelJobRef],
+		DefaultBranch: c.Env["CI_DEFAULT_BRANCH"],
 		SHA:           l[labelJobSHA],
 		Event:         c.Env["CI_PIPELINE_SOURCE"],
 		Runner: cimeter.Runner{

@@ -63,6 +63,7 @@ func identifyPod(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 		Pipeline:      c.Env["CI_PIPELINE_ID"],
 		PipelineStage: c.Env["CI_JOB_STAGE"],
 		Ref:           a[podJobRef],
+		DefaultBranch: c.Env["CI_DEFAULT_BRANCH"],
 		SHA:           a[podJobSHA],
 		Event:         c.Env["CI_PIPELINE_SOURCE"],
 		Runner:        cimeter.Runner{ShortToken: token, Name: first(c.Env["CI_RUNNER_DESCRIPTION"], l[podManager])},

@@ -19,7 +19,7 @@ const customPrefix = "CUSTOM_ENV_"
 // shellVariables are read of the processes of a job without containers.
 var shellVariables = [...]string{
 	"GITLAB_CI", "CI_JOB_ID", "CI_JOB_URL", "CI_JOB_NAME", "CI_JOB_STAGE", "CI_PROJECT_PATH", "CI_PIPELINE_ID", "CI_PIPELINE_SOURCE",
-	"CI_COMMIT_REF_NAME", "CI_COMMIT_SHA", "CI_SERVER_URL", "CI_RUNNER_SHORT_TOKEN", "CI_RUNNER_DESCRIPTION",
+	"CI_COMMIT_REF_NAME", "CI_DEFAULT_BRANCH", "CI_COMMIT_SHA", "CI_SERVER_URL", "CI_RUNNER_SHORT_TOKEN", "CI_RUNNER_DESCRIPTION",
 }
 
 // ShellVariables returns the environment variables worth reading of a job's
@@ -55,7 +55,7 @@ func OfProcess(env map[string]string) (id cimeter.Identity, ok bool) {
 	id.Build = cimeter.Build{
 		Key: key(server, v("CI_RUNNER_SHORT_TOKEN"), job), CI: CI, Server: server, Project: project(page.Project, v("CI_PROJECT_PATH")), Number: job,
 		Name: v("CI_JOB_NAME"), Pipeline: v("CI_PIPELINE_ID"), PipelineStage: v("CI_JOB_STAGE"),
-		Ref: v("CI_COMMIT_REF_NAME"), SHA: v("CI_COMMIT_SHA"), Event: v("CI_PIPELINE_SOURCE"),
+		Ref: v("CI_COMMIT_REF_NAME"), DefaultBranch: v("CI_DEFAULT_BRANCH"), SHA: v("CI_COMMIT_SHA"), Event: v("CI_PIPELINE_SOURCE"),
 		Runner: cimeter.Runner{ShortToken: v("CI_RUNNER_SHORT_TOKEN"), Name: v("CI_RUNNER_DESCRIPTION")},
 	}
 	if paged {

@@ -162,3 +162,15 @@ func TestShellStages_bounded(t *testing.T) {
 	s.JobList(5000, "get_sources")
 	s.Ended(5000, cimeter.Opt[int]{})
 }
+
+// A job's variables tell the project's default branch, whatever runs it.
+func TestDefaultBranch(t *testing.T) {
+	env := shellEnv("")
+	env["CI_DEFAULT_BRANCH"] = "trunk"
+	if id, ok := gitlab.OfProcess(env); !ok || id.Build.DefaultBranch != "trunk" {
+		t.Errorf("of a process: %+v, %v", id.Build, ok)
+	}
+	if id, ok := gitlab.Identify(container("$CI_DEFAULT_BRANCH", "trunk")); !ok || id.Build.DefaultBranch != "trunk" {
+		t.Errorf("of a container: %+v, %v", id.Build, ok)
+	}
+}

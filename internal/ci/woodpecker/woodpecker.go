@@ -35,7 +35,7 @@ func Variables() []string {
 	return []string{
 		"CI_SYSTEM_NAME", "CI_SYSTEM_HOST", "CI_SYSTEM_URL", "CI_REPO", "CI_PIPELINE_NUMBER", "CI_PIPELINE_EVENT",
 		"CI_PIPELINE_URL", "CI_WORKFLOW_NAME", "CI_WORKFLOW_NUMBER", "CI_STEP_NAME", "CI_STEP_TYPE",
-		"CI_COMMIT_BRANCH", "CI_COMMIT_TAG", "CI_COMMIT_SHA",
+		"CI_COMMIT_BRANCH", "CI_REPO_DEFAULT_BRANCH", "CI_COMMIT_TAG", "CI_COMMIT_SHA",
 	}
 }
 
@@ -72,7 +72,7 @@ func Identify(c *cimeter.Container) (id cimeter.Identity, ok bool) {
 }
 
 func build(c *cimeter.Container, e map[string]string, group string) cimeter.Build {
-	b := cimeter.Build{CI: CI, Name: e["CI_WORKFLOW_NAME"], Event: e["CI_PIPELINE_EVENT"], Ref: e["CI_COMMIT_BRANCH"], SHA: e["CI_COMMIT_SHA"]}
+	b := cimeter.Build{CI: CI, Name: e["CI_WORKFLOW_NAME"], Event: e["CI_PIPELINE_EVENT"], Ref: e["CI_COMMIT_BRANCH"], DefaultBranch: e["CI_REPO_DEFAULT_BRANCH"], SHA: e["CI_COMMIT_SHA"]}
 	if tag := e["CI_COMMIT_TAG"]; tag != "" {
 		b.Ref = tag
 	}

@@ -164,3 +164,9 @@ func FuzzIdentify(f *testing.F) {
 		}
 	})
 }
+
+func TestIdentify_defaultBranch(t *testing.T) {
+	if id, ok := woodpecker.Identify(container("$CI_REPO_DEFAULT_BRANCH", "trunk")); !ok || id.Build.DefaultBranch != "trunk" {
+		t.Errorf("%+v, %v", id.Build, ok)
+	}
+}
