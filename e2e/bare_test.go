@@ -27,15 +27,22 @@ type bare struct {
 	t      *testing.T
 	parent string
 	burn   string
-	silent bool   // no event tells of the containers that follow
-	name   string // form of the cgroups' names, with the id at %s; "" is the id alone
+	silent bool // no event tells of the containers that follow
+	// delay is the time between a container's end and the removal of its cgroup.
+	delay time.Duration
+	name  string // form of the cgroups' names, with the id at %s; "" is the id alone
 }
 
 var bares, boxes atomic.Int64 // number the machines and containers of this process
 
 // runtimeDelay is the time between a container's end and the removal of its
-// cgroup: the least that a runtime was seen to take.
+// cgroup: the least that a runtime was seen to take. An agent that gets no CPU for so
+// long misses the end, and marks it.
 const runtimeDelay = 10 * time.Millisecond
+
+// lateRemoval is longer than a busy machine lets the agent wait: for tests that want
+// all of what a container used on record, and are not about how soon it is read.
+const lateRemoval = 300 * time.Millisecond
 
 // bareConfig is the agent's file on a bare machine. Lines are added to the
 // section of the agent.
@@ -50,16 +57,26 @@ func newBare(t *testing.T) *bare {
 	}
 	b := &bare{
 		Engine: testdocker.NewEngine(t), t: t, burn: burnProgram(t),
-		parent: fmt.Sprintf("/cimeter-bare-%d-%d", os.Getpid(), bares.Add(1)),
+		parent: fmt.Sprintf("/cimeter-bare-%d-%d", os.Getpid(), bares.Add(1)), delay: runtimeDelay,
 	}
-	if err := testdocker.MakeCgroup(b.parent); err != nil {
+	top := b.parent
+	if err := testdocker.MakeCgroup(top); err != nil {
 		unable(t, "%v", err)
 	}
 	t.Cleanup(func() {
-		if err := testdocker.RemoveCgroup(b.parent); err != nil {
+		if err := testdocker.RemoveCgroup(top); err != nil {
 			t.Error(err)
 		}
 	})
+	return b
+}
+
+// newPatientBare is a bare machine whose runtime leaves even a starved agent the time
+// to read a container's end.
+func newPatientBare(t *testing.T) *bare {
+	t.Helper()
+	b := newBare(t)
+	b.delay = lateRemoval
 	return b
 }
 
@@ -85,6 +102,7 @@ type bareBuild struct {
 	mu    sync.Mutex
 	spent time.Duration // CPU time of its containers, by their own cgroups
 	steps int
+	ended time.Time // when the last of its processes had ended
 }
 
 // build begins a build. Its number makes its key.
@@ -151,13 +169,15 @@ func (c *box) end() error {
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() == 125) {
 		return fmt.Errorf("container %s: %w: %s", c.Name, err, c.out.Bytes())
 	}
-	<-time.After(runtimeDelay) // what a runtime does meanwhile takes that long
+	ended := time.Now()
+	<-time.After(c.build.b.delay) // what a runtime does meanwhile takes that long
 	cpu, err := testdocker.CgroupCPU(c.cgroup)
 	if err != nil {
 		return err
 	}
 	c.build.mu.Lock()
 	c.build.spent += cpu
+	c.build.ended = ended
 	c.build.kept = append(c.build.kept, c.Box)
 	c.build.mu.Unlock()
 	for _, path := range append(c.inside, c.cgroup) {
@@ -203,25 +223,33 @@ func (s *bareBuild) run(names ...string) error {
 type churn struct {
 	b       *bare
 	account account
-	stop    chan struct{}
+	stop    func()
 	wg      sync.WaitGroup
 	mu      sync.Mutex
 	errs    []error
-	lives   map[string]span // from before a build's begin to after its end
+	lives   map[string]span // from before a build's begin to the end of its last process
 }
 
 type span struct{ begin, end time.Time }
 
 // churn begins builds in this many workers. Their numbers begin at 1000.
 func (b *bare) churn(workers int, first int, play func(s *bareBuild) error) *churn {
-	c := &churn{b: b, account: account{want: map[string]time.Duration{}}, stop: make(chan struct{}), lives: map[string]span{}}
+	stopped := make(chan struct{})
+	c := &churn{
+		b: b, account: account{want: map[string]time.Duration{}}, lives: map[string]span{},
+		stop: sync.OnceFunc(func() { close(stopped) }),
+	}
+	b.t.Cleanup(func() { // of a test that failed: no cgroup is made once the machine goes
+		c.stop()
+		c.wg.Wait()
+	})
 	var number atomic.Int64
 	number.Store(int64(first))
 	for range workers {
 		c.wg.Go(func() {
 			for {
 				select {
-				case <-c.stop:
+				case <-stopped:
 					return
 				default:
 				}
@@ -230,7 +258,7 @@ func (b *bare) churn(workers int, first int, play func(s *bareBuild) error) *chu
 				err := play(s)
 				s.remove()
 				c.mu.Lock()
-				c.account.want[s.Key()], c.lives[s.Key()] = s.spent, span{begun, time.Now()}
+				c.account.want[s.Key()], c.lives[s.Key()] = s.spent, span{begun, s.ended}
 				if err != nil {
 					c.errs = append(c.errs, err)
 				}
@@ -246,10 +274,12 @@ func (b *bare) churn(workers int, first int, play func(s *bareBuild) error) *chu
 
 // forget takes the builds out of the account that lived while nobody saw them: wholly
 // within one of these times.
-func (c *churn) forget(t *testing.T, unseen []span) {
+func (c *churn) forget(t *testing.T, all []absence) {
 	t.Helper()
 	for key, life := range c.lives {
-		if slices.ContainsFunc(unseen, func(u span) bool { return life.begin.After(u.begin) && life.end.Before(u.end) }) {
+		if slices.ContainsFunc(all, func(u absence) bool {
+			return !u.kept[key] && life.begin.After(u.begin.Add(-young)) && life.end.Before(u.end)
+		}) {
 			t.Logf("%s lived for %v while no agent did", key, life.end.Sub(life.begin))
 			delete(c.account.want, key)
 		}
@@ -259,7 +289,7 @@ func (c *churn) forget(t *testing.T, unseen []span) {
 // end lets the builds that run come to their end and returns the account.
 func (c *churn) end(t *testing.T) *account {
 	t.Helper()
-	close(c.stop)
+	c.stop()
 	c.wg.Wait()
 	if err := errors.Join(c.errs...); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func (b *bare) named(name string) {
 // container and over the network. While one of them alone has a client running, a step
 // is that one's; while both have, nobody's. A third asks an engine of its own.
 func TestAgentSharedBuilder(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }

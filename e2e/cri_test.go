@@ -352,7 +352,7 @@ func podAgentAway(t *testing.T, n *node) {
 		t.Fatal(err)
 	}
 	a.eventually("the build runs", func() error {
-		if a.metric("cimeter_builds_running") < 1 {
+		if a.metric("cimeter_builds_running", `ci="e2e"`) < 1 {
 			return context.DeadlineExceeded
 		}
 		return nil
@@ -387,7 +387,7 @@ func podRuntimeAway(t *testing.T, n *node) {
 		t.Fatal(err)
 	}
 	a.eventually("the build runs", func() error {
-		if a.metric("cimeter_builds_running") < 1 {
+		if a.metric("cimeter_builds_running", `ci="e2e"`) < 1 {
 			return context.DeadlineExceeded
 		}
 		return nil

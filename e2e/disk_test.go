@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ type diskFault struct {
 
 var diskFaults = []diskFault{
 	{"Full", []string{"-t", "tmpfs", "-o", "size=16m", "tmpfs"}, func(t *testing.T, _ *agent, disk string) func() { return fill(t, disk) }},
-	{"NoInodes", []string{"-t", "tmpfs", "-o", "size=64m,nr_inodes=100", "tmpfs"}, func(t *testing.T, _ *agent, disk string) func() { return fill(t, disk) }},
+	{"NoInodes", []string{"-t", "tmpfs", "-o", "size=64m,nr_inodes=1000", "tmpfs"}, func(t *testing.T, _ *agent, disk string) func() { return fill(t, disk) }},
 	{"ReadOnly", []string{"-t", "tmpfs", "-o", "size=16m", "tmpfs"}, func(t *testing.T, _ *agent, disk string) func() {
 		remount(t, disk, "ro")
 		return func() { remount(t, disk, "rw") }
@@ -92,33 +93,42 @@ func remount(t *testing.T, disk, mode string) {
 func TestAgentDisk(t *testing.T) {
 	for _, f := range diskFaults {
 		t.Run(f.name, func(t *testing.T) {
-			b := newBare(t)
+			b := newPatientBare(t)
 			disk := mounted(t, f.mount...)
 			a := newAgent(t, b, bareConfig())
 			a.data = filepath.Join(disk, "data")
 			a.start()
 			a.watchCounters()
 			c := account{want: map[string]time.Duration{}}
-			run := func(number int) {
-				s := b.build(number)
-				if err := s.run("one", "two"); err != nil {
-					t.Fatal(err)
+			run := func(numbers ...int) {
+				var wg sync.WaitGroup
+				var list []*bareBuild
+				for _, number := range numbers {
+					s := b.build(number)
+					list = append(list, s)
+					wg.Go(func() {
+						if err := s.run("one", "two"); err != nil {
+							t.Error(err)
+						}
+					})
 				}
-				c.want[s.Key()] = s.spent
+				wg.Wait()
+				for _, s := range list {
+					c.want[s.Key()] = s.spent
+				}
 			}
 			run(1)
 			a.await(b.build(1).Key())
 			cpu := a.metric("cimeter_stage_cpu_seconds_total", `project="acme/bare"`)
 			end := f.begin(t, a, disk)
 			spent := -c.want[b.build(1).Key()]
-			for n := range 5 {
-				run(10 + n)
-			}
+			run(10, 11, 12, 13, 14)
 			for _, s := range c.want {
 				spent += s
 			}
 			a.eventually("the records wait", func() error {
-				if n := a.metric("cimeter_agent_records_pending"); n != 5 {
+				// More where somebody else on this machine has builds; settle counts these.
+				if n := a.metric("cimeter_agent_records_pending"); n < 5 {
 					return fmt.Errorf("%v records wait, want 5", n)
 				}
 				return nil
@@ -224,7 +234,7 @@ func TestAgentDiskReadOnlyAtStart(t *testing.T) {
 func TestAgentDiskHangs(t *testing.T) {
 	const frozen = 8 * time.Second
 	require(t, "fsfreeze", "mkfs.ext4")
-	b := newBare(t)
+	b := newPatientBare(t)
 	disk := ext4(t, 32<<20)
 	a := newAgent(t, b, bareConfig())
 	a.data = filepath.Join(disk, "data")
@@ -282,7 +292,7 @@ func ext4(t *testing.T, bytes int64) string {
 // does not, and returns how many records waited for that at most.
 func (a *agent) goesOn(long time.Duration) (waited float64) {
 	a.t.Helper()
-	client := &http.Client{Transport: a.client.Transport, Timeout: 2 * time.Second}
+	client := &http.Client{Transport: a.client.Transport, Timeout: 5 * time.Second} // a scrape that waits for the disk takes long
 	rounds := a.metric("cimeter_agent_rounds_total")
 	var slowest time.Duration
 	tick := time.NewTicker(100 * time.Millisecond)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -114,6 +116,7 @@ func agentAway(t *testing.T, m *machine) {
 	j.At = func(stage string) {
 		switch stage {
 		case "step_script":
+			a.awaitKept(j, stage)
 			a.kill()
 		case "archive_cache":
 			a.start()
@@ -129,6 +132,37 @@ func agentAway(t *testing.T, m *machine) {
 	for _, stage := range []string{"get_sources", "step_script", "upload_artifacts_on_success"} {
 		checkStage(t, &r, stage, j)
 	}
+}
+
+// awaitKept waits until all of a stage that has ended is counted, and no checkpoint is
+// written any more: an agent that is killed now has it on disk.
+func (a *agent) awaitKept(j *gitlabJob, stage string) {
+	a.t.Helper()
+	want := (j.Spent[stage] - 10*time.Millisecond).Seconds()
+	var last time.Time
+	same := 0
+	a.eventually("the end of "+stage+" is kept", func() error {
+		if got := a.metric("cimeter_stage_cpu_seconds_total", fmt.Sprintf("stage=%q", stage)); got < want {
+			return fmt.Errorf("%v s of CPU, want %v", got, want)
+		}
+		files, err := filepath.Glob(filepath.Join(a.data, "checkpoints", "*.checkpoint"))
+		if err != nil {
+			return err
+		}
+		var newest time.Time
+		for _, file := range files {
+			if info, err := os.Stat(file); err == nil && info.ModTime().After(newest) {
+				newest = info.ModTime()
+			}
+		}
+		if same++; newest != last || newest.IsZero() {
+			last, same = newest, 0
+		}
+		if same < 10 {
+			return fmt.Errorf("a checkpoint of %v", newest)
+		}
+		return nil
+	})
 }
 
 // total is all that a job used.

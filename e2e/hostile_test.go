@@ -105,7 +105,7 @@ func (a *agent) tool(args ...string) string {
 // records, and has a job with a command line of a megabyte and cgroups of its
 // own with names as long as can be, many deep: nothing hangs or is lost.
 func TestAgentHostileFiles(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := newAgent(t, b, bareConfig())
 	checkpoints := filepath.Join(a.data, "checkpoints")
 	if err := os.MkdirAll(checkpoints, 0o700); err != nil {
@@ -124,7 +124,8 @@ func TestAgentHostileFiles(t *testing.T) {
 	}
 	a.start()
 	s := b.build(1)
-	args := []string{"cpu=0.05", "sleep=1.5"}
+	proceed := filepath.Join(t.TempDir(), "proceed")
+	args := []string{"cpu=0.05", "sleep=1.5", "await=" + proceed}
 	for range 10 { // one argument may have 128 KiB
 		args = append(args, "sleep="+strings.Repeat("0", 100<<10))
 	}
@@ -143,6 +144,9 @@ func TestAgentHostileFiles(t *testing.T) {
 		if err := testdocker.DropCgroup(path); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if err := c.end(); err != nil {
 		t.Fatal(err)

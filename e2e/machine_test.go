@@ -121,6 +121,8 @@ type truth struct {
 	MemoryPeak      int64  `json:"memory_peak"`
 	ReadBytes       int64  `json:"read_bytes"`
 	WriteBytes      int64  `json:"write_bytes"`
+	KernelRead      int64  `json:"kernel_read"`
+	KernelWrite     int64  `json:"kernel_write"`
 	NetworkReceive  int64  `json:"network_receive"`
 	NetworkTransmit int64  `json:"network_transmit"`
 	OOM             bool   `json:"oom"`

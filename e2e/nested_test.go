@@ -149,16 +149,13 @@ func checkPart(t *testing.T, p cimeter.Part, i *inner) {
 	}
 }
 
-// lateRemoval is longer than a busy machine lets the agent wait.
-const lateRemoval = 300 * time.Millisecond
-
 const stepID = "rk2m1n5zq8v0w3x7y9b4c6d1f"
 
 // TestAgentParts has a container of a build run containers and build steps of its
 // own, as Docker in Docker does: all of their use is the build's, once, and each
 // is shown apart. One of them has the id of another build's container.
 func TestAgentParts(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	goFirst, goOther := filepath.Join(t.TempDir(), "go"), filepath.Join(t.TempDir(), "go")
 	other := b.build(2)
@@ -291,7 +288,7 @@ func (b *bare) sibling(n int, made testdocker.Box, steps ...string) (*box, error
 // own: who can only have been made by one of them is shown with it, at the
 // confidence that there is, and is in no total; the rest is counted as nobody's.
 func TestAgentBeside(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	socket := testdocker.Box{Binds: []string{"/var/run/docker.sock"}, Networks: []string{"job-net"}}
 	alone, err := b.sibling(0, testdocker.Box{}, "cpu=0.05") // the machine's own

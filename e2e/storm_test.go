@@ -68,6 +68,33 @@ func (s *bareBuild) check(t *testing.T, a *agent, stages int) cimeter.Record {
 	return r
 }
 
+// busy is what the agent has to wait for a processor, on average, where others want all
+// of them: 0.3 ms with 10 processes for each, 0.4 ms with 40.
+const busy = 250 * time.Microsecond
+
+// held is how long the agent had to wait for a processor each time that it wanted one,
+// on average so far, as the kernel counts it (Documentation/scheduler/sched-stats.rst):
+// what tells a busy machine from one that keeps up with what a test does.
+func (a *agent) held() time.Duration {
+	a.t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", a.cmd.Process.Pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var waited, times int64
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // a thread that ended
+		}
+		var ran, wait, n int64 // nanoseconds, nanoseconds, how often
+		if _, err := fmt.Sscan(string(b), &ran, &wait, &n); err == nil {
+			waited, times = waited+wait, times+n
+		}
+	}
+	return time.Duration(waited / max(times, 1))
+}
+
 // TestAgentStorm runs 1,000 containers of some 30 ms: each is seen, or counted
 // as missed and marked in its build.
 func TestAgentStorm(t *testing.T) {
@@ -99,7 +126,7 @@ func TestAgentStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	took := time.Since(begun)
+	took, held := time.Since(begun), a.held()
 	var seen, unmarked int
 	var got, want float64
 	for _, s := range list {
@@ -116,9 +143,13 @@ func TestAgentStorm(t *testing.T) {
 			t.Errorf("%s: %v s of %v and no gap", r.Key, r.Usage.CPUSeconds.Total.Value, s.spent)
 		}
 	}
-	t.Logf("%d containers in %v: %d seen, %.3f s of %.3f s of CPU (%.2f %%), unmarked %d", builds*steps, took, seen, got, want, 100*got/want, unmarked)
-	if seen < builds*steps*999/1000 {
-		t.Errorf("%d containers seen of %d, want 99.9 %%", seen, builds*steps)
+	t.Logf("%d containers in %v: %d seen, %.3f s of %.3f s of CPU (%.2f %%), unmarked %d; the agent waited %v for a processor", builds*steps, took, seen, got, want, 100*got/want, unmarked, held)
+	least := builds * steps * 999 / 1000
+	if held > busy {
+		least = builds * steps * 98 / 100 // some are gone before it can look: they are marked
+	}
+	if seen < least {
+		t.Errorf("%d containers seen of %d, want %d", seen, builds*steps, least)
 	}
 	if got > want*1.01+0.01 {
 		t.Errorf("%v s of CPU, more than the %v s that were used", got, want)
@@ -183,7 +214,7 @@ func TestAgentWatchLimit(t *testing.T) {
 	s := b.build(1)
 	end := s.crowd(t, 20)
 	a.eventually("all containers are found", func() error {
-		if n := a.metric("cimeter_builds_running"); n < 1 {
+		if n := a.metric("cimeter_builds_running", `project="acme/bare"`); n < 1 {
 			return fmt.Errorf("%v builds", n)
 		}
 		r, err := a.get("/metrics")
@@ -350,7 +381,7 @@ func TestAgentStarved(t *testing.T) {
 // TestAgentStopped stops the agent for 12 seconds, as a machine that is
 // suspended does: the build has a gap, and no rate is taken over it.
 func TestAgentStopped(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	a.watchCounters()
 	s := b.build(1)
@@ -384,15 +415,16 @@ func TestAgentStopped(t *testing.T) {
 // TestAgentMissedEnd removes a container while the agent looks away and starts
 // another: what that one uses is not booked on the first.
 func TestAgentMissedEnd(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	first, second := b.build(1), b.build(2)
-	c, err := first.begin("step", "cpu=0.02", "sleep=1")
+	proceed := filepath.Join(t.TempDir(), "proceed")
+	c, err := first.begin("step", "cpu=0.02", "await="+proceed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.eventually("the first build is metered", func() error {
-		if n := a.metric("cimeter_builds_running"); n < 1 {
+		if n := a.metric("cimeter_builds_running", `project="acme/bare"`); n < 1 {
 			return fmt.Errorf("%v builds run", n)
 		}
 		return nil
@@ -400,6 +432,9 @@ func TestAgentMissedEnd(t *testing.T) {
 	var other *box
 	var errs error
 	a.pause(func() {
+		if errs = os.WriteFile(proceed, nil, 0o600); errs != nil {
+			return
+		}
 		if errs = c.end(); errs == nil {
 			other, errs = second.begin("step", "cpu=0.3", "sleep=1")
 		}
@@ -424,11 +459,25 @@ func TestAgentMissedEnd(t *testing.T) {
 // TestAgentEventsLost has the engine say nothing of a container: it is found by
 // its cgroup, and asked about.
 func TestAgentEventsLost(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	s := b.build(1)
 	b.silent = true
-	if err := s.step("step", "cpu=0.1", "sleep=4"); err != nil {
+	proceed := filepath.Join(t.TempDir(), "proceed")
+	c, err := s.begin("step", "cpu=0.1", "await="+proceed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.eventually("the build is known", func() error {
+		if n := a.metric("cimeter_builds_running", `project="acme/bare"`); n < 1 {
+			return fmt.Errorf("%v builds run", n)
+		}
+		return nil
+	})
+	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.end(); err != nil {
 		t.Fatal(err)
 	}
 	s.remove()
@@ -439,10 +488,11 @@ func TestAgentEventsLost(t *testing.T) {
 // TestAgentNested has a container that makes cgroups of its own, as Docker in
 // Docker does: what runs there is the container's.
 func TestAgentNested(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	s := b.build(1)
-	c, err := s.begin("step", "cpu=0.02", "sleep=1.5")
+	proceed := filepath.Join(t.TempDir(), "proceed")
+	c, err := s.begin("step", "cpu=0.02", "await="+proceed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -467,6 +517,9 @@ func TestAgentNested(t *testing.T) {
 		if err := testdocker.DropCgroup(path); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if err := c.end(); err != nil {
 		t.Fatal(err)

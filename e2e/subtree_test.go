@@ -40,7 +40,7 @@ func TestAgentSlices(t *testing.T) {
 		{"/runner.service", "libpod-payload-%s", ""}, // podman run --cgroups=split
 	} {
 		t.Run(strings.ReplaceAll(strings.Trim(c.dir, "/"), "/", "_"), func(t *testing.T) {
-			b := newBare(t)
+			b := newPatientBare(t)
 			b.below(c.dir)
 			b.name = c.name
 			a := startAgent(t, b, bareConfig())
@@ -72,7 +72,7 @@ func TestAgentSlices(t *testing.T) {
 // TestAgentMovedBefore starts the agent when a container's processes are in a cgroup
 // below its own already: its end is seen all the same.
 func TestAgentMovedBefore(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	proceed := filepath.Join(t.TempDir(), "proceed")
 	s := b.build(1)
 	c, err := s.begin("dind", "cpu=0.05", "await="+proceed, "cpu=0.2")
@@ -106,7 +106,7 @@ func TestAgentMovedBefore(t *testing.T) {
 // TestAgentOOMGroup has the kernel kill all processes of a container at once, where
 // it has that: each is counted.
 func TestAgentOOMGroup(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	proceed := filepath.Join(t.TempDir(), "proceed")
 	s := b.build(1)
@@ -193,7 +193,7 @@ func killedIn(t *testing.T, files []string) (n uint64) {
 // TestAgentRunInside runs cimeter run in a cgroup that a container was given to
 // divide: it meters its command, and the agent the container, what is in it once.
 func TestAgentRunInside(t *testing.T) {
-	b := newBare(t)
+	b := newPatientBare(t)
 	a := startAgent(t, b, bareConfig())
 	proceed := filepath.Join(t.TempDir(), "proceed")
 	s := b.build(1)

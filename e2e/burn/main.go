@@ -19,6 +19,7 @@
 //	fork=DEPTH:SECONDS    a chain of child processes, each burning SECONDS of CPU
 //	oom                   allocates until it is killed; the truth is written before
 //	oomchild              the same in a child, and goes on
+//	throttle=PERIODS      spins until the kernel has throttled the container in so many
 //	exit=CODE             ends with CODE, after the truth is written
 //	join=FILE             moves itself to another cgroup by its cgroup.procs
 //
@@ -50,6 +51,8 @@ type truth struct {
 	MemoryPeak      int64  `json:"memory_peak"`      // by the kernel; 0 where it gives none
 	ReadBytes       int64  `json:"read_bytes"`       // direct
 	WriteBytes      int64  `json:"write_bytes"`      // direct
+	KernelRead      int64  `json:"kernel_read"`      // by the kernel, whoever asked for it
+	KernelWrite     int64  `json:"kernel_write"`     // likewise
 	NetworkReceive  int64  `json:"network_receive"`  // by the kernel, without the loopback
 	NetworkTransmit int64  `json:"network_transmit"` // by the kernel, without the loopback
 	OOM             bool   `json:"oom,omitempty"`    // about to be killed
@@ -123,6 +126,20 @@ func (b *burner) run(step string) error {
 			return fmt.Errorf("the child was not killed")
 		}
 		return nil
+	case "throttle":
+		n, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil {
+			return err
+		}
+		for begun := time.Now(); throttled() < n; {
+			if time.Since(begun) > throttleTime {
+				return fmt.Errorf("throttled in %d periods after %v", throttled(), throttleTime)
+			}
+			for range 20 {
+				spin()
+			}
+		}
+		return nil
 	case "exit":
 		n, err := strconv.Atoi(arg)
 		b.truth.ExitCode = n
@@ -150,6 +167,10 @@ func (b *burner) run(step string) error {
 	}
 	return fmt.Errorf("no such step")
 }
+
+// throttleTime is how long a container may take to be throttled: with other work for
+// the processors it rarely has its own share of them.
+const throttleTime = 2 * time.Minute
 
 // used is the CPU time of this process and of its children that have ended.
 func used() (time.Duration, error) {
@@ -290,6 +311,7 @@ func (b *burner) tell() error {
 	b.truth.MemoryPeak = memoryPeak()
 	b.truth.Throttled = throttled()
 	b.truth.CgroupCPU = cgroupCPU()
+	b.truth.KernelRead, b.truth.KernelWrite = blockIO()
 	cpu, err := used()
 	if err != nil {
 		return err
