@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -72,7 +73,8 @@ type Watcher struct {
 	opts    Options
 	epoll   int
 	inotify int
-	wake    int
+	wakeMu  sync.Mutex
+	wake    int              // under wakeMu once others know the watcher; -1: closed
 	folders map[int32]string // watch descriptor to path
 	known   map[string]int32 // path to watch descriptor
 	files   map[int32]uint64 // watch descriptor of a cgroup.events file to token
@@ -134,6 +136,8 @@ func (w *Watcher) open() (err error) {
 
 // Close gives all descriptors back. Pidfds belong to their owners.
 func (w *Watcher) Close() {
+	w.wakeMu.Lock()
+	defer w.wakeMu.Unlock()
 	for _, fd := range []int{w.inotify, w.wake, w.epoll} {
 		if fd >= 0 {
 			unix.Close(fd)
@@ -169,8 +173,14 @@ func (w *Watcher) AddFile(path string, token uint64) error {
 	return nil
 }
 
-// Wake makes a waiting Wait return. Any goroutine may call it.
+// Wake makes a waiting Wait return. Any goroutine may call it, beside and after
+// Close, too: the number of the descriptor may be another file's then.
 func (w *Watcher) Wake() {
+	w.wakeMu.Lock()
+	defer w.wakeMu.Unlock()
+	if w.wake < 0 {
+		return
+	}
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	_, _ = unix.Write(w.wake, one[:]) // a full counter wakes as well

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,6 +168,41 @@ func TestWatcher_Wake(t *testing.T) {
 
 // More births than the kernel queues are told as an overflow, and a scan finds
 // every one.
+// Who wakes a watcher while it is closed, or after, writes into no other file that
+// has the number of its descriptor then.
+func TestWatcher_Wake_closed(t *testing.T) {
+	root := t.TempDir()
+	for range 200 {
+		w := open(t, root, 0)
+		var waking sync.WaitGroup
+		waking.Go(func() {
+			for range 50 {
+				w.Wake()
+			}
+		})
+		w.Close()
+		var others [3]int // as many as it had
+		for i := range others {
+			var err error
+			if others[i], err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waking.Wait()
+		w.Wake()
+		for _, fd := range others {
+			var b [8]byte
+			if _, err := unix.Read(fd, b[:]); err != unix.EAGAIN {
+				t.Errorf("another file was written to: %v (%v)", b, err)
+			}
+			unix.Close(fd)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 func TestWatcher_overflow(t *testing.T) {
 	root := t.TempDir()
 	w := open(t, root, 0)
