@@ -37,6 +37,11 @@ func (c *agentCmd) Run(e *env) error {
 	defer func() { _ = limit.Flush(context.Background(), time.Now()) }()
 	ctx, stop := untilSignal() // before anything is told to be ready
 	defer stop()
+	life, err := openLifeline(e, log)
+	if err != nil {
+		return err
+	}
+	defer life.stopping(ctx)()
 	limitMemory(conf)
 	counts := newTally(conf)
 	from := newSources(conf, counts, log)
@@ -48,7 +53,7 @@ func (c *agentCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	m, err := openMetering(conf, counts, out, func(tell telling) (*sending, error) {
+	m, err := openMetering(conf, counts, out, life, func(tell telling) (*sending, error) {
 		tell.scrape = found.scrape
 		return openSending(conf, e, counts, tell, log)
 	}, log)
@@ -92,8 +97,8 @@ type metering struct {
 }
 
 // openMetering opens all that the agent of the settings needs. open opens the
-// way that its records go; out is given them too.
-func openMetering(conf config.Config, counts *tally.Table, out *exports, open func(telling) (*sending, error), log *slog.Logger) (_ *metering, err error) {
+// way that its records go; out is given them too; life learns that it meters.
+func openMetering(conf config.Config, counts *tally.Table, out *exports, life *lifeline, open func(telling) (*sending, error), log *slog.Logger) (_ *metering, err error) {
 	m := &metering{pool: conf.Pool}
 	defer func() {
 		if err != nil {
@@ -127,7 +132,7 @@ func openMetering(conf config.Config, counts *tally.Table, out *exports, open fu
 		WakeBlockIO: conf.Agent.WakeBlockIO, ContainerInfo: conf.Agent.ContainerInfo, NoTrace: !conf.Agent.Trace,
 		Engines: m.engines.list, Processes: newProcesses(conf.Agent), Identify: who.identify, InspectAll: who.inspectAll, Stager: newStager,
 		CommandStage: commandStage, JobLists: newJobLists(conf.Agent.GitLabRunners),
-		Tally: counts, Records: m.sending.before(out.after(m.records)),
+		Tally: counts, Records: m.sending.before(out.after(m.records)), Alive: life.part(), AliveEvery: life.every,
 	}, log)
 	return m, err
 }

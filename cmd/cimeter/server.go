@@ -94,22 +94,27 @@ func (c *serverCmd) Run(e *env) error {
 	defer func() { _ = limit.Flush(context.Background(), time.Now()) }()
 	ctx, stop := untilSignal()
 	defer stop()
+	life, err := openLifeline(e, log)
+	if err != nil {
+		return err
+	}
+	defer life.stopping(ctx)()
 	kept, err := c.openStore(ctx, conf)
 	if err != nil {
 		return err
 	}
-	err = c.serve(ctx, conf, e, kept, log)
+	err = c.serve(ctx, conf, e, kept, life, log)
 	return errors.Join(err, kept.Close())
 }
 
-func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept builds, log *slog.Logger) error {
+func (c *serverCmd) serve(ctx context.Context, conf config.Config, e *env, kept builds, life *lifeline, log *slog.Logger) error {
 	counts := newTally(conf)
 	from := newSources(conf, counts, log)
 	out, err := openExports(conf, e, counts, log, from.families...)
 	if err != nil {
 		return err
 	}
-	role := newServer(conf, kept, counts, nil, log)
+	role := newServer(conf, kept, counts, nil, life, log)
 	front, err := openFront(ctx, conf, e, kept, role, counts, from, func() []string { return reasons(role.Ready()) },
 		func() expvar.Queue { return fleetQueue(role.Agents()) }, log)
 	if err != nil {
@@ -165,8 +170,8 @@ func openFront(ctx context.Context, conf config.Config, e *env, kept builds, rol
 }
 
 // newServer returns the server's role on a store. counted tells which builds are
-// in the counters already.
-func newServer(conf config.Config, kept builds, counts *tally.Table, counted func(*cimeter.Record) bool, log *slog.Logger) *server.Server {
+// in the counters already; life learns that it works.
+func newServer(conf config.Config, kept builds, counts *tally.Table, counted func(*cimeter.Record) bool, life *lifeline, log *slog.Logger) *server.Server {
 	committers := 1
 	if _, ok := kept.(*postgres.Store); ok {
 		committers = 2 // more do not make it faster on the two cores that it is meant for
@@ -186,6 +191,7 @@ func newServer(conf config.Config, kept builds, counts *tally.Table, counted fun
 		},
 		Store: kept, Committers: committers, Tally: counts, Counted: counted,
 		Keeper: kept, KeepBuilds: conf.Store.KeepBuilds, KeepTotals: conf.Store.KeepTotals, MaxBytes: int64(conf.Store.MaxBytes),
+		Alive: life.part(), AliveEvery: life.every,
 	}, log)
 }
 

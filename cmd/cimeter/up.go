@@ -51,6 +51,11 @@ func (c *upCmd) Run(e *env) error {
 	defer func() { _ = limit.Flush(context.Background(), time.Now()) }()
 	ctx, stop := untilSignal()
 	defer stop()
+	life, err := openLifeline(e, log)
+	if err != nil {
+		return err
+	}
+	defer life.stopping(ctx)()
 	limitMemory(conf)
 	counts := newTally(conf)
 	kept, err := c.openStore(ctx, conf)
@@ -58,7 +63,7 @@ func (c *upCmd) Run(e *env) error {
 		return err
 	}
 	defer kept.Close()
-	role := newServer(conf, kept, counts, func(r *cimeter.Record) bool { return r.Machine == conf.Machine }, log)
+	role := newServer(conf, kept, counts, func(r *cimeter.Record) bool { return r.Machine == conf.Machine }, life, log)
 	from := newSources(conf, counts, log)
 	out, err := openExports(conf, e, counts, log, from.families...)
 	if err != nil {
@@ -68,7 +73,7 @@ func (c *upCmd) Run(e *env) error {
 	if err != nil {
 		return err
 	}
-	m, err := openMetering(conf, counts, out, func(tell telling) (*sending, error) {
+	m, err := openMetering(conf, counts, out, life, func(tell telling) (*sending, error) {
 		tell.scrape = found.scrape
 		queue, err := openSpool(conf)
 		if err != nil {

@@ -57,6 +57,11 @@ type Options struct {
 
 	Tally   *tally.Table
 	Records Records
+
+	// Alive is called by the goroutine that meters, at least every AliveEvery: for the
+	// first time when the containers that run are known. nil: nobody asks.
+	Alive      func(now time.Time)
+	AliveEvery time.Duration
 }
 
 // NamedEngine is an engine with its name for logs and metrics. No two have one.

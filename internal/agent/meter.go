@@ -133,6 +133,7 @@ func (m *meter) loop(ctx context.Context) error {
 	next := time.Now()
 	for ctx.Err() == nil {
 		now := time.Now()
+		m.alive(now)
 		if !now.Before(next) {
 			m.round(now)
 			next = next.Add(m.opts.Interval)
@@ -141,13 +142,28 @@ func (m *meter) loop(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := m.watch.Wait(m.settle(now, next).Sub(now), m.happened); err != nil {
+		if err := m.watch.Wait(m.untilAlive(m.settle(now, next).Sub(now)), m.happened); err != nil {
 			return err
 		}
 		m.readEnded()
 		m.takeInbox()
 	}
 	return nil
+}
+
+// alive tells that the loop turns: all rounds that were due are done.
+func (m *meter) alive(now time.Time) {
+	if m.opts.Alive != nil {
+		m.opts.Alive(now)
+	}
+}
+
+// untilAlive shortens a wait so that alive is told often enough.
+func (m *meter) untilAlive(d time.Duration) time.Duration {
+	if m.opts.Alive != nil && m.opts.AliveEvery > 0 {
+		return min(d, m.opts.AliveEvery)
+	}
+	return d
 }
 
 // happened takes one event of the watcher.

@@ -121,6 +121,7 @@ var layers = map[string]row{
 	"internal/procevents":     {layer: adapter, theirs: sys, whyTheir: "netlink and socket filters"},
 	"internal/records":        {layer: adapter},
 	"internal/spool":          {layer: adapter},
+	"internal/sdnotify":       {layer: adapter},
 	"internal/store/postgres": {layer: adapter, ours: []string{"internal/filter", "internal/queue", "internal/store"}, theirs: []string{"github.com/jackc/pgx", "golang.org/x/sys"}, whyTheir: "the protocol of PostgreSQL; whether a socket has something to read"},
 	"internal/store/sqlite":   {layer: adapter, ours: []string{"internal/filter", "internal/queue", "internal/store"}, theirs: []string{"modernc.org/sqlite"}, whyTheir: "SQLite in pure Go"},
 	"internal/watch":          {layer: adapter, theirs: sys, whyTheir: "inotify, pidfd and epoll"},

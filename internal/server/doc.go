@@ -60,6 +60,12 @@ type Options struct {
 	// process with the agent that metered it. nil: none is.
 	Counted func(*cimeter.Record) bool
 	Now     func() time.Time // nil: time.Now
+
+	// Alive is called at least every AliveEvery (0: 5 s) as long as the server does its
+	// work and the store answers what it is asked, be it with an error. nil: nobody asks.
+	Alive      func(now time.Time)
+	AliveEvery time.Duration
+
 	// Fault is called before each step of an ingest with its name; see the Step
 	// constants. For tests; nil in production.
 	Fault func(step string)

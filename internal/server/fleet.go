@@ -126,9 +126,10 @@ func (s *Server) Agents() []httpapi.Agent {
 
 // watch counts the agents, and drops those that have been away for long.
 func (s *Server) watch(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(s.beat())
 	defer tick.Stop()
 	for {
+		s.alive(time.Now())
 		select {
 		case <-ctx.Done():
 			return

@@ -153,7 +153,9 @@ func (s *Server) put(ctx context.Context, batch []store.Put) ([]wire.Result, err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
 	defer cancel()
 	began := s.o.Now()
+	answered := s.store.ask(time.Now())
 	result, err := s.o.Store.Put(ctx, batch)
+	answered()
 	s.commitSeconds.Add(s.o.Now().Sub(began).Seconds())
 	s.state(err)
 	if err != nil {

@@ -28,6 +28,7 @@ type Server struct {
 	unjoined                                            *tally.Value
 
 	fleet fleet
+	store answers
 
 	mu      sync.Mutex
 	failing error // why the store takes nothing

@@ -36,7 +36,9 @@ func (s *Server) weighStore(ctx context.Context) {
 	defer cancel()
 	for range weighTries {
 		before := s.committed.Load()
+		answered := s.store.ask(time.Now())
 		st, err := s.o.Store.Stats(asking)
+		answered()
 		if err != nil {
 			s.storeBytes.Clear()
 			s.storeBuilds.Clear()
