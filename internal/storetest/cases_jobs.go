@@ -103,7 +103,7 @@ func testJobs(t *testing.T, s Store) {
 	if a, b, c := counted(t, s); a != 2 || b != 2 || c != 2 {
 		t.Errorf("%d, %d and %d builds, want 2", a, b, c)
 	}
-	for text, want := range map[string]int{"metered:no": 2, "metered:yes": 0, "-metered:yes": 2, "tag:docker": 2, "tag:a": 0, "-tag:docker": 0, "result:failed": 1, "tag:none": 0} {
+	for text, want := range map[string]int{"metered:no": 2, "metered:yes": 0, "-metered:yes": 2, "tag:docker": 2, "tag:a": 0, "tag:d%": 0, "tag:dock_r": 0, "-tag:docker": 0, "result:failed": 1, "tag:none": 0} {
 		f, err := filter.Parse(text)
 		if err != nil {
 			t.Fatal(err)
