@@ -64,7 +64,7 @@ func (s pageSource) Builds(ctx context.Context, q web.Query) (web.Page, error) {
 	var out web.Page
 	if q.Limit > 0 {
 		page, err := s.kept.List(ctx, store.Query{
-			Filter: q.Filter, Sort: store.Sort(q.Sort), Asc: q.Ascending, Cursor: q.Cursor, Limit: min(q.Limit, store.MaxLimit), Trace: true,
+			Filter: q.Filter, Sort: store.Sort(q.Sort), Asc: q.Ascending, Cursor: q.Cursor, Limit: min(q.Limit, store.MaxLimit), Trace: !q.Bare,
 		})
 		if err != nil {
 			return web.Page{}, err
@@ -79,8 +79,7 @@ func (s pageSource) Builds(ctx context.Context, q web.Query) (web.Page, error) {
 		if err != nil {
 			return web.Page{}, err
 		}
-		all := sums(sum.Totals)
-		all.WallP50, all.WallP95, all.QueueP50, all.QueueP95, all.Partial = sum.WallP50, sum.WallP95, sum.QueueP50, sum.QueueP95, sum.Partial
+		all := sumsOf(sum)
 		out.Sums = &all
 	}
 	return out, nil
@@ -138,6 +137,53 @@ func (s pageSource) Groups(ctx context.Context, q web.GroupQuery) ([]web.Group, 
 	return out, nil
 }
 
+// Course implements web.Totals.
+func (s pageSource) Course(ctx context.Context, q web.CourseQuery) (c web.Course, err error) {
+	sum, points, err := s.kept.Course(ctx, q.Filter, min(q.Most, store.MaxExamine))
+	if err != nil {
+		return c, err
+	}
+	c.Sums, c.Builds = sumsOf(sum), make([]web.Row, 0, len(points))
+	for _, p := range points {
+		r := web.Row{EndedAt: p.EndedAt, Result: p.Result, WallSeconds: p.WallSeconds.Value, Unmetered: !p.WallSeconds.Known, CPUSeconds: p.CPUSeconds}
+		if v, ok := p.MemoryPeakBytes.Get(); ok {
+			r.MemoryPeak = cimeter.Some(uint64(v))
+		}
+		if v, ok := p.MemoryLimitBytes.Get(); ok {
+			r.MemoryLimit = cimeter.Some(uint64(v))
+		}
+		if p.OOM {
+			r.Verdicts = []string{"oom"}
+		}
+		c.Builds = append(c.Builds, r)
+	}
+	c.FleetCPUSeconds, err = s.fleetCPU(ctx, q.From, q.To)
+	return c, err
+}
+
+// fleetCPU is the CPU time of all builds from one time to another, by whole hours or
+// days; absent where those would be much of it.
+func (s pageSource) fleetCPU(ctx context.Context, from, to time.Time) (seconds cimeter.Opt[float64], err error) {
+	const day = 24 * time.Hour
+	if from.IsZero() {
+		from = time.Unix(0, 0)
+	}
+	bucket := time.Hour
+	switch length := to.Sub(from); {
+	case length < 6*time.Hour:
+		return seconds, nil
+	case length > 900*day:
+		bucket = 30 * day
+	case length > 35*day:
+		bucket = day
+	}
+	buckets, err := s.kept.Buckets(ctx, store.BucketQuery{From: from, To: to, Bucket: bucket})
+	for i := range buckets {
+		seconds = cimeter.Some(seconds.Value + buckets[i].CPUSeconds)
+	}
+	return seconds, err
+}
+
 // Buckets implements web.Totals.
 func (s pageSource) Buckets(ctx context.Context, q web.BucketQuery) ([]web.Bucket, error) {
 	buckets, err := s.kept.Buckets(ctx, store.BucketQuery{
@@ -151,6 +197,12 @@ func (s pageSource) Buckets(ctx context.Context, q web.BucketQuery) ([]web.Bucke
 		out = append(out, web.Bucket{Start: b.Start, Sums: sums(b.Totals)})
 	}
 	return out, nil
+}
+
+func sumsOf(sum store.Sum) web.Sums {
+	all := sums(sum.Totals)
+	all.WallP50, all.WallP95, all.QueueP50, all.QueueP95, all.Partial = sum.WallP50, sum.WallP95, sum.QueueP50, sum.QueueP95, sum.Partial
+	return all
 }
 
 func sums(t store.Totals) web.Sums {

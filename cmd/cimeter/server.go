@@ -16,6 +16,7 @@ import (
 	"github.com/cimeter/cimeter/internal/catalog"
 	"github.com/cimeter/cimeter/internal/config"
 	"github.com/cimeter/cimeter/internal/daybook"
+	"github.com/cimeter/cimeter/internal/filter"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/output/expvar"
 	"github.com/cimeter/cimeter/internal/output/prometheus"
@@ -77,6 +78,7 @@ type builds interface {
 	daybook.Store
 	MachinePoints(ctx context.Context, machine string, since time.Time) ([]store.MachinePoint, error)
 	History(ctx context.Context, q store.HistoryQuery) ([]*cimeter.Record, error)
+	Course(ctx context.Context, f filter.Filter, most int) (store.Sum, []store.Point, error)
 	Neighbours(ctx context.Context, of *cimeter.Record) (store.Neighbours, error)
 	Close() error
 }

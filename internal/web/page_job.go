@@ -2,8 +2,8 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +19,7 @@ type jobView struct {
 	Project link
 	Ranges  []choice
 	Refs    []choice
+	Of      string // which refs
 	Problem string
 	Figures []figure
 	Span    *spanForm
@@ -58,89 +59,79 @@ func (p *Pages) job(w http.ResponseWriter, r *http.Request) error {
 	if s.err != nil {
 		v.Problem = s.wrong().Want
 	}
-	ref := q.Get("ref")
 	from, to := s.span(now)
 	if s.err != nil {
 		from = now.Add(-30 * 24 * time.Hour)
 	}
-	rs, cut, err := p.history(r.Context(), HistoryQuery{Project: project, Name: job, Ref: ref, Before: to.Add(time.Second), Limit: historyMost}, from)
+	rs, err := p.o.Source.History(r.Context(), HistoryQuery{Project: project, Name: job, Ref: q.Get("ref"), Before: to.Add(time.Second), Limit: jobRecords})
 	if err != nil {
 		return err
 	}
-	f := append(slices.Clone(s.Filter), filter.Is(filter.Job, job))
-	sums, err := p.sums(r, f, filter.Is(filter.Project, project))
-	if err != nil {
-		return err
-	}
-	v.Figures = sumFigures(sums)
-	v.refs(rs, &s, ref)
-	v.fill(rs, cut, from, to.Add(time.Second), now, &s)
-	v.All = href("/builds", "project", project, "job", job, "ref", ref, "t", s.Range, "from", s.From, "to", s.To)
-	return p.render(w, r, http.StatusOK, "job", v)
-}
-
-// refs offers the refs with the most builds.
-func (v *jobView) refs(rs []*cimeter.Record, s *selection, ref string) {
-	counts := map[string]int{}
+	cut := len(rs) == jobRecords
+	rs = slices.DeleteFunc(rs, func(r *cimeter.Record) bool { return r.EndedAt.Before(from) })
+	slices.Reverse(rs) // the latest last
+	c, counts := refsOf(r, buildsOf(rs)), map[string]int{}
 	for _, r := range rs {
 		if r.Ref != "" {
 			counts[r.Ref]++
 		}
 	}
-	if ref != "" {
-		counts[ref] = len(rs)
-	}
-	names := make([]string, 0, len(counts))
-	for n := range counts {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(counts[b]-counts[a], strings.Compare(a, b)) })
-	v.Refs = []choice{{link{Text: "all refs", URL: s.url("/job", "ref", "")}, ref == ""}}
-	for _, n := range names[:min(3, len(names))] {
-		v.Refs = append(v.Refs, choice{link{display.Fit(n, 24, "…"), s.url("/job", "ref", n), title(n)}, ref == n})
-	}
+	v.Refs, v.Of = c.choices(&s, "/job", counts), c.words()
+	f := append(slices.Clone(s.Filter), filter.Is(filter.Job, job), filter.Is(filter.Project, project))
+	course := p.course(r, &v.page, f, c.ref, from, to.Add(time.Second))
+	v.Figures = course.figures()
+	v.fill(rs, &c, course, cut, from, to.Add(time.Second), now, &s)
+	v.All = href("/builds", "project", project, "job", job, "ref", c.ref, "t", s.Range, "from", s.From, "to", s.To)
+	return p.render(w, r, http.StatusOK, "job", v)
 }
 
-// history are the latest builds of a job since a time, oldest first, and whether there
-// are more than were read.
-func (p *Pages) history(ctx context.Context, q HistoryQuery, since time.Time) (rs []*cimeter.Record, cut bool, err error) {
-	for {
-		more, err := p.o.Source.History(ctx, q)
-		if err != nil {
-			return nil, false, err
-		}
-		before := len(rs)
-		for _, r := range more { // of those that ended at once with the last of the page before, some are told again
-			if !slices.ContainsFunc(rs[max(0, len(rs)-historyMost):], func(old *cimeter.Record) bool { return old.EndedAt.Equal(r.EndedAt) && old.Key == r.Key }) {
-				rs = append(rs, r)
+// jobRecords is how many builds of a job are read whole: for its stages, its lasting
+// changes and the list.
+const jobRecords = 150
+
+// buildsOf are the builds of records.
+func buildsOf(rs []*cimeter.Record) func(yield func(*cimeter.Build) bool) {
+	return func(yield func(*cimeter.Build) bool) {
+		for _, r := range rs {
+			if !yield(&r.Build) {
+				return
 			}
 		}
-		n := len(rs)
-		if cut = n >= trendsMost && !rs[n-1].EndedAt.Before(since); cut || len(more) < q.Limit || rs[n-1].EndedAt.Before(since) || n == before {
-			break
-		}
-		q.Before = rs[n-1].EndedAt.Add(time.Microsecond)
 	}
-	rs = slices.DeleteFunc(rs[:min(len(rs), trendsMost)], func(r *cimeter.Record) bool { return r.EndedAt.Before(since) })
-	slices.Reverse(rs)
-	return rs, cut, nil
 }
 
-// fill makes what the job's builds tell; rs are oldest first.
-func (v *jobView) fill(rs []*cimeter.Record, cut bool, from, to, now time.Time, s *selection) {
+// mostOf are at most n names with the largest counts, the largest first.
+func mostOf(counts map[string]int, n int) []string {
+	names := slices.Collect(maps.Keys(counts))
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b)) })
+	return names[:min(n, len(names))]
+}
+
+// fill makes what the job's builds tell; rs are the latest of all refs, oldest first, and
+// cut says that there are more. Where course is nil the trends are of rs.
+func (v *jobView) fill(rs []*cimeter.Record, c *refs, course *Course, cut bool, from, to, now time.Time, s *selection) {
 	all := make([]Row, 0, len(rs))
 	for _, r := range rs {
 		all = append(all, RowOf(r))
 	}
-	if v.Trends, v.Few = trendsFor(all, cut, from, to); v.Few == "" {
-		v.Shifts = append(shifts(all, now), limitShifts(rs, now)...)
+	of, ofRows := rs, all
+	if c.ref != "" {
+		of = slices.DeleteFunc(slices.Clone(rs), func(r *cimeter.Record) bool { return r.Ref != c.ref })
+		ofRows = slices.DeleteFunc(slices.Clone(all), func(r Row) bool { return r.Ref != c.ref })
+	}
+	drawn := ofRows
+	if course != nil {
+		drawn, cut = course.Builds, course.Sums.Partial
+	}
+	if v.Trends, v.Few = trendsFor(drawn, cut, from, to); v.Few == "" {
+		v.Shifts = append(shifts(ofRows, now), settingShifts(of, now)...)
 		v.Trends.mark(v.Shifts)
 		if v.Trends != nil && len(v.Trends.Rows) == 0 {
 			v.Trends.Note = "The last builds are listed below."
 		}
 	}
-	v.Peaks = peaksOf(all, s)
-	v.Stages = stageShares(rs)
+	v.Peaks = peaksOf(drawn, s)
+	v.Stages = stageShares(of)
 	rows := slices.Clone(all[max(0, len(all)-peerCount):])
 	slices.Reverse(rows) // the latest first
 	cols := columnsOf(rows)

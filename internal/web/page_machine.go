@@ -55,10 +55,11 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 	}
 	v, s, from, to := p.place(r, "machine", name(machine))
 	now := p.o.Now()
-	ms, _, err := p.beats(r.Context())
-	if err != nil {
+	var ms []Machine
+	p.part(r, &v.page, "beat", "what the machine tells now", func(ctx context.Context) (err error) {
+		ms, _, err = p.beats(ctx)
 		return err
-	}
+	})
 	var told *Machine
 	for i := range ms {
 		if ms[i].Name == machine && (told == nil || told.LastSeen.Before(ms[i].LastSeen)) {
@@ -81,16 +82,19 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		if told != nil {
 			cpus, memory = told.CPUs, told.MemoryBytes
 		}
-		day, err := p.o.Past(r.Context(), machine, now.Add(-24*time.Hour))
-		if err != nil {
+		p.part(r, &v.page, "day", "the last day", func(ctx context.Context) error {
+			day, err := p.o.Past(ctx, machine, now.Add(-24*time.Hour))
+			if err == nil {
+				v.Day, v.Worst = dayCharts(cpus, memory, day)
+			}
 			return err
-		}
-		v.Day, v.Worst = dayCharts(cpus, memory, day)
+		})
 	}
-	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachineJob, Machine: machine, From: from, To: to, Limit: whoRows})
-	if err != nil {
+	var gs []Group
+	p.part(r, &v.page, "who", "who used it", func(ctx context.Context) (err error) {
+		gs, err = p.o.Totals.Groups(ctx, GroupQuery{By: ByMachineJob, Machine: machine, From: from, To: to, Limit: whoRows})
 		return err
-	}
+	})
 	v.Who = groupTableOf("job", gs, now, func(g *Group) (link, string) {
 		l := jobLink(g.Project, g.Name, s.Range)
 		l.Text = strings.Trim(name(g.Project)+" / "+name(g.Name), " /")
@@ -102,7 +106,7 @@ func (p *Pages) machine(w http.ResponseWriter, r *http.Request) error {
 		v.WhoNote = fmt.Sprintf("The %d jobs that used the most CPU time.", whoRows)
 	}
 	v.All = href("/builds", "machine", machine, "t", s.Range)
-	v.Empty = v.Over == nil && len(v.Facts) == 0 && len(gs) == 0 && v.Day == nil
+	v.Empty = v.Over == nil && len(v.Facts) == 0 && len(gs) == 0 && v.Day == nil && v.Failed == nil
 	return p.render(w, r, http.StatusOK, "place", v)
 }
 
@@ -117,10 +121,11 @@ func (p *Pages) runner(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByRunner, From: from, To: to, Limit: 1000})
-	if err != nil {
+	var gs []Group
+	whose := p.part(r, &v.page, "where", "its machines", func(ctx context.Context) (err error) {
+		gs, err = p.o.Totals.Groups(ctx, GroupQuery{By: ByRunner, From: from, To: to, Limit: 1000})
 		return err
-	}
+	})
 	gs = slices.DeleteFunc(gs, func(g Group) bool { return g.Runner != key })
 	wall := 0.0
 	for _, g := range gs {
@@ -130,28 +135,27 @@ func (p *Pages) runner(w http.ResponseWriter, r *http.Request) error {
 			v.Facts = []fact{{Label: "key", Link: link{Text: name(key)}}}
 		}
 	}
-	if span := to.Sub(from).Seconds(); span > 0 && !from.IsZero() {
+	if span := to.Sub(from).Seconds(); span > 0 && !from.IsZero() && whose {
 		v.Figures = append(v.Figures, figure{"builds at once", sig3(wall / span), "on average over this time"})
 	}
 	v.Machines = groupTableOf("machine", gs, now, func(g *Group) (link, string) {
 		return link{name(g.Machine), href("/machine", "name", g.Machine), title(g.Machine)}, href("/builds", "runner", key, "machine", g.Machine, "t", s.Range)
 	})
-	if err := p.busy(r.Context(), &v, key, gs, got); err != nil {
-		return err
-	}
+	p.busy(r, &v, key, gs, got)
 	v.Machines.Rows = v.Machines.Rows[:min(len(v.Machines.Rows), whoRows)]
 	v.All = href("/builds", "runner", key, "t", s.Range)
-	v.Empty = v.Over == nil && len(gs) == 0
+	v.Empty = v.Over == nil && len(gs) == 0 && v.Failed == nil
 	return p.render(w, r, http.StatusOK, "place", v)
 }
 
 // busy fills in what a runner and its machines did over time.
-func (p *Pages) busy(ctx context.Context, v *placeView, key string, gs []Group, got placeBuilds) error {
+func (p *Pages) busy(r *http.Request, v *placeView, key string, gs []Group, got placeBuilds) {
 	now := p.o.Now()
-	ms, _, err := p.beats(ctx)
-	if err != nil {
+	var ms []Machine
+	p.part(r, &v.page, "beat", "what its machines tell now", func(ctx context.Context) (err error) {
+		ms, _, err = p.beats(ctx)
 		return err
-	}
+	})
 	var machines []string
 	cpus, memory := 0, uint64(0)
 	rows := slices.Clone(got.Rows)
@@ -180,22 +184,25 @@ func (p *Pages) busy(ctx context.Context, v *placeView, key string, gs []Group, 
 	} else {
 		rows = nil
 	}
-	v.Busy, v.BusyNote = busyCharts(rows, totals, got.Bucket, got.From, got.To, p.slotsOf(key))
+	if got.All || len(got.Buckets) > 0 {
+		v.Busy, v.BusyNote = busyCharts(rows, totals, got.Bucket, got.From, got.To, p.slotsOf(key))
+	}
 	if p.o.Past == nil || len(machines) == 0 || len(machines) > placeMachines {
-		return nil
+		return
 	}
 	if !told {
 		cpus, memory = 0, 0
 	}
-	day, err := p.sumOfPasts(ctx, machines, now.Add(-24*time.Hour))
-	if err != nil {
+	p.part(r, &v.page, "day", "the last day", func(ctx context.Context) error {
+		day, err := p.sumOfPasts(ctx, machines, now.Add(-24*time.Hour))
+		if err == nil {
+			v.Day, v.Worst = dayCharts(cpus, memory, day)
+		}
 		return err
-	}
-	v.Day, v.Worst = dayCharts(cpus, memory, day)
+	})
 	if len(machines) > 1 {
 		v.DayNote = fmt.Sprintf("Of its %d machines together; the pressure is the largest and the coverage the least of theirs.", len(machines))
 	}
-	return nil
 }
 
 func (p *Pages) place(r *http.Request, kind, shown string) (placeView, *selection, time.Time, time.Time) {
@@ -226,7 +233,7 @@ type placeBuilds struct {
 // fillPlace reads the place's builds: the figures, the lanes and the bars.
 func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter.Term, bq BucketQuery, from, to time.Time) (got placeBuilds, err error) {
 	now := p.o.Now()
-	page, err := p.o.Source.Builds(r.Context(), Query{Filter: append(slices.Clone(s.Filter), is), Sort: SortEnded, Limit: occupancyBlocks, Sums: true})
+	page, err := p.o.Source.Builds(r.Context(), Query{Filter: append(slices.Clone(s.Filter), is), Sort: SortEnded, Limit: occupancyBlocks, Sums: true, Bare: true})
 	if err != nil {
 		return got, err
 	}
@@ -246,9 +253,10 @@ func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter
 		return href("/builds", string(is.Field), is.Text, "from", minute(from), "to", minute(to.Add(time.Minute-1)))
 	}
 	bq.From, bq.To, bq.Bucket = from, to, bucketOf(from, to)
-	if got.Buckets, err = p.o.Totals.Buckets(r.Context(), bq); err != nil {
-		return got, err
-	}
+	read := p.part(r, &v.page, "over", "the builds over time", func(ctx context.Context) (err error) {
+		got.Buckets, err = p.o.Totals.Buckets(ctx, bq)
+		return err
+	})
 	got.From, got.Bucket = from, bq.Bucket
 	switch {
 	case len(page.Rows) == 0:
@@ -258,10 +266,13 @@ func (p *Pages) fillPlace(r *http.Request, v *placeView, s *selection, is filter
 		if v.Over = lanesOf(page.Rows, from, to, list); v.Over != nil {
 			v.Over.Note = fmt.Sprintf("The latest %d builds.", len(page.Rows))
 		}
+	case !read:
 	default:
 		v.Over = countsOf(got.Buckets, from, to, bq.Bucket, list)
 	}
-	v.Bars = barsOf(got.Buckets, from, to, bq.Bucket, list)
+	if read {
+		v.Bars = barsOf(got.Buckets, from, to, bq.Bucket, list)
+	}
 	return got, nil
 }
 

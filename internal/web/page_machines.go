@@ -76,12 +76,13 @@ func (p *Pages) machines(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	gs, err := p.o.Totals.Groups(r.Context(), GroupQuery{By: ByMachine, From: from, To: to.Add(time.Second), Limit: machineGroups})
-	if err != nil {
+	var gs []Group
+	read := p.part(r, &v.page, "builds", "what the machines' builds used", func(ctx context.Context) (err error) {
+		gs, err = p.o.Totals.Groups(ctx, GroupQuery{By: ByMachine, From: from, To: to.Add(time.Second), Limit: machineGroups})
 		return err
-	}
+	})
 	all := listMachines(ms, gs, now)
-	v.Empty = len(all) == 0
+	v.Empty = len(all) == 0 && read
 	state, sort := s.values.Get("state"), s.values.Get("sort")
 	shown, problem := ofState(all, state)
 	if problem == "" {
@@ -98,7 +99,7 @@ func (p *Pages) machines(w http.ResponseWriter, r *http.Request) error {
 	v.Pages = pages
 	cols := machineColumnsOf(gs, shown[first:last])
 	for i := range shown[first:last] {
-		v.Rows = append(v.Rows, cols.row(&shown[first+i], now, len(gs) < machineGroups, func(machine string) string {
+		v.Rows = append(v.Rows, cols.row(&shown[first+i], now, read && len(gs) < machineGroups, func(machine string) string {
 			return href("/builds", "machine", machine, "t", s.Range, "from", s.From, "to", s.To)
 		}))
 	}

@@ -13,8 +13,7 @@ import (
 
 const (
 	groupRows   = 100 // groups in a table
-	historyMost = 300 // builds of a job that are read at once
-	trendsMost  = 600 // builds of a job that are read at most: twice as many take longer than a page may
+	historyMost = 300 // builds of a project that are read one by one
 	trendsFrom  = 5   // builds that a trend needs
 )
 
@@ -48,6 +47,8 @@ type groupsView struct {
 	page
 	S       selection
 	Ranges  []choice
+	Refs    []choice
+	Of      string // which refs
 	Problem string
 	Lead    string
 	Figures []figure
@@ -147,33 +148,60 @@ func (p *Pages) project(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rows, sums, cut, err := p.latest(r.Context(), append(slices.Clone(v.S.Filter), filter.Is(filter.Project, project)))
-	if err != nil {
+	f := append(slices.Clone(v.S.Filter), filter.Is(filter.Project, project))
+	var rows []Row
+	cut := false
+	read := p.part(r, &v.page, "latest", "the latest builds", func(ctx context.Context) (err error) {
+		rows, cut, err = p.latest(ctx, f)
 		return err
+	})
+	c, counts := refsOf(r, func(yield func(*cimeter.Build) bool) {
+		for i := range rows {
+			if !yield(&rows[i].Build) {
+				return
+			}
+		}
+	}), map[string]int{}
+	for i := range rows {
+		if rows[i].Ref != "" {
+			counts[rows[i].Ref]++
+		}
 	}
-	v.Figures = sumFigures(sums)
-	v.Trends, v.Few = trendsFor(rows, cut, from, to)
+	if v.Refs = c.choices(&v.S, "/project", counts); read {
+		v.Of = c.words()
+	}
+	course := p.course(r, &v.page, f, c.ref, from, to)
+	v.Figures = course.figures()
+	drawn := slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return c.ref != "" && r.Ref != c.ref })
+	if course != nil {
+		drawn, cut = course.Builds, course.Sums.Partial
+	}
+	if course != nil || read {
+		v.Trends, v.Few = trendsFor(drawn, cut, from, to)
+	}
 	v.Table = groupTableOf("job", gs, p.o.Now(), func(g *Group) (link, string) {
 		return jobLink(g.Project, g.Name, v.S.Range), href("/builds", "project", g.Project, "job", g.Name, "t", v.S.Range)
 	})
-	v.Table.stats(gs, rows, p.o.Now())
+	if read {
+		v.Table.stats(gs, rows, p.o.Now())
+	}
 	if len(gs) == 0 {
 		v.Empty = "No build of this project ended in this time."
 	}
 	return p.render(w, r, http.StatusOK, "groups", v)
 }
 
-// latest are the latest builds of a filter, oldest first, the sums of all of them, and
-// whether there are more than were read: a page of a project is to be made in a tenth of
-// a second, however many builds it has.
-func (p *Pages) latest(ctx context.Context, f filter.Filter) (rows []Row, sums *Sums, more bool, err error) {
-	page, err := p.o.Source.Builds(ctx, Query{Filter: f, Sort: SortEnded, Limit: historyMost, Sums: true})
+// latest are the latest builds of a filter, oldest first, and whether there are more than
+// were read: a page of a project is to be made in a tenth of a second, however many builds
+// it has.
+func (p *Pages) latest(ctx context.Context, f filter.Filter) (rows []Row, more bool, err error) {
+	page, err := p.o.Source.Builds(ctx, Query{Filter: f, Sort: SortEnded, Limit: historyMost, Bare: true})
 	if err != nil {
-		return nil, nil, false, err
+		return nil, false, err
 	}
 	rows = slices.DeleteFunc(page.Rows, func(r Row) bool { return r.Running || r.StartedAt.IsZero() })
 	slices.Reverse(rows)
-	return rows, page.Sums, page.Next != "", nil
+	return rows, page.Next != "", nil
 }
 
 // trendsFor are the trends of rows, oldest first, over a time, or why there are none; cut:
@@ -198,12 +226,6 @@ func jobLink(project, job, rang string) link {
 		text = "(no name)"
 	}
 	return link{text, href("/job", "project", project, "name", job, "t", rang), title(project + " / " + job)}
-}
-
-// sums are the figures of all builds of a filter and one more term.
-func (p *Pages) sums(r *http.Request, f filter.Filter, t filter.Term) (*Sums, error) {
-	page, err := p.o.Source.Builds(r.Context(), Query{Filter: append(slices.Clone(f), t), Sort: SortEnded, Limit: 1, Sums: true})
-	return page.Sums, err
 }
 
 func sumFigures(s *Sums) []figure {

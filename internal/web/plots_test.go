@@ -138,9 +138,9 @@ func TestJob_trends(t *testing.T) {
 	}
 	wants(t, table, `<td class="n">20</td><td class="n">202.0</td><td class="n">207.9</td>`)
 	_, body = get(t, pages(t, many(1500)), path)
-	wants(t, body, "Of 600 builds", "These are the latest 600.")
+	wants(t, body, "Of 1,500 builds", "Of all refs: no record tells which branch is the default one.")
 	_, body = get(t, pages(t, many(1500)), "/project?name=group%2Fapp")
-	wants(t, body, "A dot is a build", "These are the latest 300.")
+	wants(t, body, "Of 1,500 builds", "Of all refs: no record tells")
 	_, body = get(t, pages(t, many(1500)), path+"&from=2026-11-20&to=2026-11-22T00:00")
 	wants(t, body, "A dot is a build", fmt.Sprintf(`data-brush="%d %d"`, time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2026, 11, 22, 0, 0, 1, 0, time.UTC).Unix()), `from=2026-11-20&amp;`)
 }

@@ -33,6 +33,24 @@ type Totals interface {
 	// Buckets adds them up over time, oldest first; a bucket without builds may
 	// be left out.
 	Buckets(ctx context.Context, q BucketQuery) ([]Bucket, error)
+	// Course adds up the latest builds of a filter and tells of each what it cost.
+	Course(ctx context.Context, q CourseQuery) (Course, error)
+}
+
+// CourseQuery asks for the latest builds of a filter, whose times are absolute.
+type CourseQuery struct {
+	Filter   filter.Filter
+	Most     int       // builds
+	From, To time.Time // of the filter; a zero From is the beginning
+}
+
+// Course is what builds cost, one by one and together.
+type Course struct {
+	Sums   Sums  // Partial: there are more than Most
+	Builds []Row // the earliest end first: times, result, peak and CPU time alone, and the verdict oom
+	// FleetCPUSeconds is the CPU time of all builds in that time, by whole hours or days;
+	// absent where it is too short for that.
+	FleetCPUSeconds cimeter.Opt[float64]
 }
 
 // Fleet is what the agents' heartbeats tell.
@@ -68,6 +86,7 @@ type Query struct {
 	Cursor    string // of the page before; "" for the first
 	Limit     int    // rows in a page; 0: the sums alone are wanted
 	Sums      bool   // the sums of the whole filter are wanted too
+	Bare      bool   // the rows' shapes are not wanted
 }
 
 // Sort is the column that builds are sorted by. What does not know it comes

@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/cimeter/cimeter"
 )
 
 // trend is a cost over many builds, as the server draws it: a dot a build with a line
@@ -214,7 +212,7 @@ func (t *trends) mark(shifts []shift) {
 		d := &t.Trends[i]
 		for _, s := range shifts {
 			share := float64(s.At.Unix()-d.From) / float64(d.To-d.From)
-			if s.Of == d.Class && share >= 0 && share <= 1 {
+			if (s.Of == d.Class || s.Of == "") && share >= 0 && share <= 1 {
 				d.Marks = append(d.Marks, trendMark{X: pct(share), Y: fmt.Sprint(12 + 14*len(d.Marks)), Text: s.Mark, Class: s.Class, Left: share > 0.6})
 			}
 		}
@@ -257,7 +255,7 @@ type shift struct {
 	Class    string
 	Compare  string
 	At       time.Time // of the end of the first build since
-	Of       string    // the class of its trend
+	Of       string    // the class of its trend; "": of all
 	Mark     string    // in few words
 }
 
@@ -321,56 +319,6 @@ func shifts(rows []Row, now time.Time) []shift {
 			Compare:  href("/compare", "a", of[best-1].Key, "b", first.Key),
 			At:       first.EndedAt, Of: c.of, Mark: ch.Text,
 		})
-	}
-	return out
-}
-
-// held is how many builds in a row must have a limit for it to be one that was set.
-const held = 3
-
-// limitShifts finds where a limit of a job changed: three builds had the one, the next
-// three another. The latest three of each limit.
-func limitShifts(rs []*cimeter.Record, now time.Time) (out []shift) {
-	for _, c := range []struct {
-		name, of string
-		value    func(*cimeter.Limits) opt
-		write    func(float64) string
-	}{
-		{"CPU limit", "cpu", func(l *cimeter.Limits) opt { return l.CPUCores }, cores},
-		{"memory limit", "mem", func(l *cimeter.Limits) opt { return number(l.MemoryBytes) }, amount},
-	} {
-		var of []*cimeter.Record
-		for _, r := range rs {
-			if r.Limits != nil {
-				of = append(of, r)
-			}
-		}
-		say := func(o opt) string {
-			if !o.Known {
-				return "none"
-			}
-			return c.write(o.Value)
-		}
-		same := func(from, to int) bool {
-			for i := from + 1; i < to; i++ {
-				if c.value(of[i].Limits) != c.value(of[from].Limits) {
-					return false
-				}
-			}
-			return true
-		}
-		var found []shift
-		for i := held; i <= len(of)-held; i++ {
-			a, b := c.value(of[i-1].Limits), c.value(of[i].Limits)
-			if a == b || !same(i-held, i) || !same(i, i+held) {
-				continue
-			}
-			found = append(found, shift{
-				Text: fmt.Sprintf("%s %s → %s since %s", c.name, say(a), say(b), stampOf(now, of[i].StartedAt).Text), Compare: href("/compare", "a", of[i-1].Key, "b", of[i].Key),
-				At: of[i].EndedAt, Of: c.of, Mark: "limit " + say(b),
-			})
-		}
-		out = append(out, found[max(0, len(found)-3):]...)
 	}
 	return out
 }

@@ -164,3 +164,31 @@ func sum(rows []web.Row) web.Sums {
 	s.WallP50, s.WallP95, s.QueueP50, s.QueueP95 = percentile(wall, 0.5), percentile(wall, 0.95), percentile(queue, 0.5), percentile(queue, 0.95)
 	return s
 }
+
+// Course implements web.Totals.
+func (m *Memory) Course(_ context.Context, q web.CourseQuery) (web.Course, error) {
+	rows := slices.DeleteFunc(m.matching(q.Filter), func(r web.Row) bool { return r.Running })
+	slices.SortStableFunc(rows, func(a, b web.Row) int { return a.EndedAt.Compare(b.EndedAt) })
+	cut := len(rows) > q.Most
+	rows = rows[max(0, len(rows)-q.Most):]
+	c := web.Course{Sums: sum(rows)}
+	c.Sums.Partial = cut
+	for i := range rows {
+		r := &rows[i]
+		one := web.Row{EndedAt: r.EndedAt, Result: r.Result, WallSeconds: r.WallSeconds, Unmetered: r.Unmetered, CPUSeconds: r.CPUSeconds, MemoryPeak: r.MemoryPeak, MemoryLimit: r.MemoryLimit}
+		if slices.Contains(r.Verdicts, "oom") {
+			one.Verdicts = []string{"oom"}
+		}
+		c.Builds = append(c.Builds, one)
+	}
+	if q.To.Sub(q.From) >= 6*time.Hour {
+		var all []web.Row
+		for _, r := range m.Records {
+			if !r.EndedAt.Before(q.From) && r.EndedAt.Before(q.To) {
+				all = append(all, web.RowOf(r))
+			}
+		}
+		c.FleetCPUSeconds = cimeter.Some(sum(all).CPUSeconds)
+	}
+	return c, nil
+}
