@@ -52,7 +52,7 @@ func TestInGuest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine is not for -short")
 	}
-	t.Parallel() // beside TestInstall, when what wants this machine for itself is done
+	t.Parallel() // beside TestInstall and a few more, one at a time on two CPUs, when what wants this machine for itself is done
 	for _, name := range []string{"qemu-system-x86_64", "debootstrap", "busybox", "cpio", "mkfs.ext4"} {
 		if _, err := exec.LookPath(name); err != nil {
 			unable(t, "%s is not installed (make test installs it)", name)

@@ -21,10 +21,11 @@ import (
 // last is in a real Prometheus, every number of it: soon after the build's end,
 // though the interval is ten minutes, and once it is gone.
 func TestRemoteWrite_machineOfOneBuild(t *testing.T) {
+	t.Parallel() // beside TestInGuest
 	m := newMachine(t)
 	receiver := startReceiver(t, m)
 	a := startAgent(t, m, `
-agent: {grace: 1s}
+agent: {grace: 1s, processes: "off"} # other tests play runners on this machine
 outputs:
   remote_write: {url: "http://`+receiver.address+`/api/v1/write", interval: 10m}
 `)

@@ -202,6 +202,7 @@ func checkNoSecret(t *testing.T, a *agent) {
 // Without events a build whose processes have no parent of theirs keeps what its
 // variables say, and the record says how it was seen.
 func TestShell_scannedOrphan(t *testing.T) {
+	t.Parallel() // beside TestInGuest
 	b := newBare(t)
 	group := b.parent + "/orphan"
 	if err := testdocker.MakeCgroup(group); err != nil {

@@ -123,6 +123,7 @@ func (s *site) shell(t *testing.T, bin, script string) string {
 // containers, and has its jobs print their summaries: one daemon for all, and an
 // agent with the page's own configuration for each.
 func TestSnippets(t *testing.T) {
+	t.Parallel() // beside TestInGuest
 	m := newMachine(t)
 	for _, c := range []struct {
 		name string
