@@ -1,8 +1,12 @@
 package process
 
 import (
+	"errors"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/cimeter/cimeter"
 )
 
 func TestTreeNode_children(t *testing.T) {
@@ -158,4 +162,23 @@ func FuzzEntries(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The account of a process is not read of another one that has its number since.
+func TestForest_read_reusedNumber(t *testing.T) {
+	f, err := Open("").NewForest(ForestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := f.node(os.Getpid())
+	if err := f.read(n); err != nil || n.start == 0 {
+		t.Fatalf("start %d, %v", n.start, err)
+	}
+	waited, at := n.waited, n.readAt
+	f.shut(n)
+	n.start--
+	if err := f.read(n); !errors.Is(err, cimeter.ErrGone) || n.waited != waited || n.readAt != at {
+		t.Errorf("read of a process that another one's number has: %v, want gone and nothing taken", err)
+	}
 }

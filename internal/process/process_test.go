@@ -132,6 +132,28 @@ func TestFS_Environ(t *testing.T) {
 	}
 }
 
+// Of an environment over the bound the variable that is cut is left out, and is not
+// told in part.
+func TestFS_Environ_cut(t *testing.T) {
+	const bound, most = 1 << 20, 127 << 10 // the kernel takes 128 KiB a variable
+	var env []string
+	left := bound - 1024 // the one that is cut begins before the bound, and ends behind it
+	for _, own := range os.Environ() {
+		left -= len(own) + 1
+	}
+	for i := 0; left > 0; i++ {
+		n := min(left, most)
+		left -= n + len("BIG_000=") + 1
+		env = append(env, fmt.Sprintf("BIG_%03d=%s", i, strings.Repeat("x", n)))
+	}
+	env = append(env, "CI_JOB_ID="+strings.Repeat("4", 8192), "CI_JOB_NAME=behind")
+	c := run(t, env...)
+	got, err := process.Open("").Environ(c.pid(), []string{"BIG_000", "CI_JOB_ID", "CI_JOB_NAME"})
+	if err != nil || len(got) != 1 || len(got["BIG_000"]) != most {
+		t.Errorf("%d variables, CI_JOB_ID of %d bytes, %v: want BIG_000 alone", len(got), len(got["CI_JOB_ID"]), err)
+	}
+}
+
 func TestFS_Environ_ofAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		msg := "needs root to run a program as another user"
