@@ -65,7 +65,7 @@ func (t *groupTable) stats(gs []Group, builds []Row, now time.Time) {
 		}
 		t.Rows[i].Stats = s
 	}
-	of := "of the builds that the charts are of, without canceled ones"
+	of := fmt.Sprintf("of the latest %d builds of the project at most, without canceled ones", historyMost)
 	at := slices.IndexFunc(t.Headings, func(h heading) bool { return h.Label == "mean time" })
 	t.Headings = slices.Replace(t.Headings, at, at+1, heading{Label: "median time", Unit: col.Unit, Class: "n", Title: of}, heading{Label: "95 % under", Unit: col.Unit, Class: "n", Title: of},
 		heading{Label: "peaks under", Class: "n", Title: "95 % of the peaks of memory, against their limit; " + of}, heading{Label: "CPU, 14 d", Class: "n", Title: "the median of the last 7 days against that of the 7 days before"},

@@ -83,3 +83,20 @@ func TestTrends_settings(t *testing.T) {
 	_, body = get(t, pages(t, m), "/job?project=group%2Fapp&name=many")
 	lacks(t, body, "<script>alert", "<img")
 }
+
+// Builds that were killed are counted once, at the end of the histogram, whatever peak was
+// read of them.
+func TestJob_killed(t *testing.T) {
+	m := many(20)
+	for i, peak := range []uint64{1, 3, 4} {
+		r := m.Records[i]
+		usage := *r.Usage.MemoryBytes
+		usage.Peak = cimeter.Some(peak << 30)
+		r.Usage.MemoryBytes, r.Verdicts = &usage, []cimeter.Verdict{{Kind: "oom"}}
+	}
+	_, body := get(t, pages(t, m), "/job?project=group%2Fapp&name=many")
+	if n := strings.Count(body, `<text class="killed"`); n != 1 || !strings.Contains(body, ">3 killed</text>") {
+		t.Errorf("%d labels: want one of 3", n)
+	}
+	wants(t, body, "1 build at 20 to 30 % of the limit, 1 killed")
+}
