@@ -50,6 +50,12 @@ func bareConfig(lines ...string) string {
 	return "log:\n  level: debug\nagent:\n  interval: 200ms\n  grace: 500ms\n" + strings.Join(lines, "\n") + "\n"
 }
 
+// patientConfig is bareConfig for builds of several steps on a patient machine: the
+// time between two of them is no build's end, however busy it is.
+func patientConfig() string {
+	return strings.Replace(bareConfig(), "grace: 500ms", "grace: 3s", 1)
+}
+
 func newBare(t *testing.T) *bare {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -22,7 +22,7 @@ func TestClockSet(t *testing.T) {
 		by   time.Duration
 	}{{"AnHourForward", time.Hour}, {"AnHourBack", -time.Hour}, {"TenYearsForward", 10 * 365 * 24 * time.Hour}, {"TenYearsBack", -10 * 365 * 24 * time.Hour}} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newPatientBare(t)
+			b := newBare(t)
 			a := startAgent(t, b, bareConfig())
 			a.watchCounters()
 			s := b.build(1)

@@ -95,7 +95,7 @@ func TestAgentDisk(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			b := newPatientBare(t)
 			disk := mounted(t, f.mount...)
-			a := newAgent(t, b, bareConfig())
+			a := newAgent(t, b, patientConfig())
 			a.data = filepath.Join(disk, "data")
 			a.start()
 			a.watchCounters()
@@ -236,7 +236,7 @@ func TestAgentDiskHangs(t *testing.T) {
 	require(t, "fsfreeze", "mkfs.ext4")
 	b := newPatientBare(t)
 	disk := ext4(t, 32<<20)
-	a := newAgent(t, b, bareConfig())
+	a := newAgent(t, b, patientConfig())
 	a.data = filepath.Join(disk, "data")
 	a.start()
 	a.watchCounters()
