@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,10 +36,11 @@ func BenchmarkProcesses(b *testing.B) {
 	}
 	p := buildPrograms(b)
 	root := makeRoot(b)
-	c := &crowd{b: b, root: root, engine: testdocker.NewEngine(b)}
+	engine := testdocker.NewEngine(b)
+	c := &crowd{b: b, root: root, engine: []string{"--docker", engine.Host()}}
 	b.Cleanup(c.end)
 	for i := range podContainers {
-		c.container(i)
+		c.container(engine, i)
 	}
 	var t table
 	for _, part := range []struct {
@@ -53,40 +55,47 @@ func BenchmarkProcesses(b *testing.B) {
 			if part.runner {
 				defer c.runner(b)()
 			}
-			a := c.agent(b, p.agent, part.mode)
-			wait(warmUp + looks)
-			used, began, resident := a.cpu(), time.Now(), 0
-			tick := time.NewTicker(time.Second)
-			defer tick.Stop()
-			for time.Since(began) < window {
-				<-tick.C
-				resident = max(resident, a.status("VmRSS"))
-			}
-			share := 100 * (a.cpu() - used).Seconds() / time.Since(began).Seconds()
-			page := a.metrics()
-			detail := fmt.Sprintf("%.0f containers, %.0f processes followed", value(b, page, "cimeter_agent_containers"), 0.0)
-			if part.mode != "off" {
-				detail = fmt.Sprintf("%.0f containers, %.0f processes followed, %.0f events a second", value(b, page, "cimeter_agent_containers"),
-					value(b, page, "cimeter_agent_processes"), value(b, page, "cimeter_agent_process_events_total")/a.age().Seconds())
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(share, "%-of-a-core")
-			b.ReportMetric(float64(resident)/1024, "MiB-resident")
-			t.bound("CPU of the process, processes "+name, 1, share, " % of a core", detail)
-			t.bound("resident memory, processes "+name, 40, float64(resident)/1024, " MiB", "")
-			a.end(syscall.SIGTERM)
+			c.measure(b, &t, p.agent, part.mode, "processes "+name)
 		})
 	}
 	t.print(machineLoad())
+}
+
+// measure prints what an agent takes of a core and of memory beside what runs.
+func (c *crowd) measure(b *testing.B, t *table, program, mode, name string) {
+	b.Helper()
+	a := c.agent(b, program, mode)
+	wait(warmUp + looks)
+	used, began, resident := a.cpu(), time.Now(), 0
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for time.Since(began) < window {
+		<-tick.C
+		resident = max(resident, a.status("VmRSS"))
+	}
+	share := 100 * (a.cpu() - used).Seconds() / time.Since(began).Seconds()
+	page := a.metrics()
+	detail := fmt.Sprintf("%.0f containers", value(b, page, "cimeter_agent_containers"))
+	if mode != "off" {
+		detail += fmt.Sprintf(", %.0f processes followed, %.0f events a second",
+			value(b, page, "cimeter_agent_processes"), value(b, page, "cimeter_agent_process_events_total")/a.age().Seconds())
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(share, "%-of-a-core")
+	b.ReportMetric(float64(resident)/1024, "MiB-resident")
+	t.bound("CPU of the process, "+name, 1, share, " % of a core", detail)
+	t.bound("resident memory, "+name, 40, float64(resident)/1024, " MiB", "")
+	a.end(syscall.SIGTERM)
 }
 
 // crowd is what runs on the machine.
 type crowd struct {
 	b      *testing.B
 	root   string
-	engine *testdocker.Engine
+	engine []string // the agent's flags that name it
+	rules  string   // lines of the agent's settings
 	groups []*exec.Cmd
-	paths  []string
+	paths  []string // of cgroups, each after the one it is in
 }
 
 // begin starts a shell in a process group of its own.
@@ -110,35 +119,29 @@ func (c *crowd) end() {
 	for _, g := range c.groups {
 		kill(g)
 	}
-	for _, path := range c.paths {
+	for _, path := range slices.Backward(c.paths) {
 		if err := testdocker.RemoveCgroup(path); err != nil {
 			c.b.Error(err)
 		}
 	}
 }
 
+// crowded is a script of ten processes of which one works.
+var crowded = fmt.Sprintf("n=0; while [ $n -lt %d ]; do sleep 100000 & n=$((n+1)); done\n", inContainer-1) + work
+
 // container starts a container of a build of its own with ten processes.
-func (c *crowd) container(i int) {
+func (c *crowd) container(engine *testdocker.Engine, i int) {
 	c.b.Helper()
 	id := fmt.Sprintf("%064x", i+1)
-	path := c.root + "/" + id
-	if err := testdocker.MakeCgroup(path); err != nil {
-		c.b.Fatal(err)
-	}
-	c.paths = append(c.paths, path)
-	files, err := testdocker.CgroupProcs(path)
-	if err != nil {
-		c.b.Fatal(err)
-	}
+	files := c.cgroup(c.root + "/" + id)
 	box := &testdocker.Box{ID: id, Name: fmt.Sprintf("drone-%020d", i), Labels: map[string]string{
 		"io.drone": "true", "io.drone.repo.slug": fmt.Sprintf("acme/app-%d", i), "io.drone.build.number": "1", "io.drone.stage.number": "1",
 		"io.drone.stage.name": "default", "io.drone.step.name": "test", "io.drone.system.host": "drone.example.com",
 	}}
-	c.engine.Create(box)
-	cmd := c.begin(c.b, "for f in "+strings.Join(files, " ")+"; do echo $$ > $f; done\n"+
-		fmt.Sprintf("n=0; while [ $n -lt %d ]; do sleep 100000 & n=$((n+1)); done\n", inContainer-1)+work)
+	engine.Create(box)
+	cmd := c.begin(c.b, join(files)+crowded)
 	c.groups = append(c.groups, cmd)
-	c.engine.Start(box, cmd.Process.Pid)
+	engine.Start(box, cmd.Process.Pid)
 }
 
 // runner starts a runner with builds that run until it is ended.
@@ -174,15 +177,15 @@ func (c *crowd) agent(b *testing.B, program, mode string) *timedAgent {
 	b.Helper()
 	dir := b.TempDir()
 	root, config := filepath.Join(dir, "cgroup"), filepath.Join(dir, "cimeter.yml")
-	if err := os.WriteFile(config, []byte("agent:\n  processes: "+mode+"\n  cgroup_root: "+root+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("agent:\n  processes: "+mode+"\n  cgroup_root: "+root+"\n"+c.rules), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	script, err := mounts(c.root, root)
 	if err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command("unshare", "--mount", "sh", "-ec", script+`exec "$@"`, "sh",
-		program, "agent", "--listen", "127.0.0.1:0", "--docker", c.engine.Host(), "--data", filepath.Join(dir, "data"), "--config", config)
+	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", script + `exec "$@"`, "sh",
+		program, "agent", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"), "--config", config}, c.engine...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}
 	a := &agent{process: start(b, cmd, cmd.StderrPipe), client: &http.Client{Timeout: patience}}
 	a.address = a.next(listening)

@@ -2,9 +2,11 @@
 // server that the kubelet's own interface is made of: two pods and four containers
 // that never change, and a stream of events about a third. As "silent" it streams
 // none, as CRI-O where pod events are off: the stream ends at once, and well. It has
-// one container more when the stream has been asked for twice.
+// one container more when the stream has been asked for twice. Given a file it serves
+// the pods that this tells of.
 //
 //	criserver SOCKET [silent]
+//	criserver SOCKET pods FILE
 package main
 
 import (
@@ -21,19 +23,29 @@ import (
 )
 
 func main() {
-	if err := serve(os.Args[1], len(os.Args) > 2 && os.Args[2] == "silent"); err != nil {
+	if err := serve(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func serve(socket string, silent bool) error {
+func serve(socket string, as []string) (err error) {
+	var of runtime.RuntimeServiceServer
+	switch {
+	case len(as) == 2 && as[0] == "pods":
+		of, err = readCrowd(as[1])
+	default:
+		of = &server{silent: len(as) == 1 && as[0] == "silent"}
+	}
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
 	}
 	s := grpc.NewServer()
-	runtime.RegisterRuntimeServiceServer(s, &server{silent: silent})
+	runtime.RegisterRuntimeServiceServer(s, of)
 	return s.Serve(l)
 }
 
