@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 
-	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/client"
 	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/section"
@@ -22,6 +20,7 @@ import (
 type buildsCmd struct {
 	serverFlags `embed:""`
 	Format      string `enum:"table,json,ndjson,csv" default:"table" help:"Form of the list: table, json, ndjson or csv."`
+	JSON        bool   `name:"json" help:"The same as --format json."`
 	Limit       *int   `xor:"many" placeholder:"N" help:"List at most this many; 50 where nothing is said."`
 	All         bool   `xor:"many" help:"List all of them. However many there are, a page is in memory at once."`
 	Sections    bool   `help:"With what a server kept of the sections of their logs: a member of each record in json and ndjson."`
@@ -58,6 +57,10 @@ func (c *buildsCmd) Validate() error {
 	default:
 		return fmt.Errorf("--result: %.40q: want success, failed, canceled or skipped", c.Result)
 	}
+	var err error
+	if c.Format, err = jsonOr(c.JSON, c.Format); err != nil {
+		return err
+	}
 	if c.Sections && c.Format != "json" && c.Format != "ndjson" {
 		return fmt.Errorf("--sections: with --format %s: want json or ndjson: a row is a build", c.Format)
 	}
@@ -89,7 +92,9 @@ func (c *buildsCmd) Run(e *env) error {
 	case "csv":
 		w = &csvList{w: csv.NewWriter(out)}
 	default:
-		w = &tableList{w: out}
+		t := &tableList{w: out, utf8: utf8Locale(e.getenv)}
+		t.width, _ = columnsOf(e.stdout)
+		w = t
 	}
 	// What was listed before something failed is printed, and the failure told.
 	return errors.Join(list(context.Background(), from, filter, limit, w), out.Flush())
@@ -108,75 +113,6 @@ func list(ctx context.Context, from *client.Client, f client.Filter, limit int, 
 	}
 	return w.close()
 }
-
-// tableList is for people: one line a build, what is not known a dash.
-type tableList struct {
-	w       io.Writer
-	started bool
-}
-
-var tableColumns = [...]struct {
-	title string
-	width int // negative: digits, on the right
-}{{"ENDED", 19}, {"RESULT", 8}, {"TIME S", -8}, {"CPU S", -9}, {"CORES", -6}, {"PEAK MIB", -9}, {"PROJECT", 24}, {"NAME", 20}, {"BUILD", 0}}
-
-func (l *tableList) row(cells ...string) error {
-	var b strings.Builder
-	for i, c := range cells {
-		switch width := tableColumns[i].width; {
-		case width == 0:
-			b.WriteString(display.Clean(c))
-		case width < 0:
-			fmt.Fprintf(&b, "%*s  ", -width, c)
-		default:
-			b.WriteString(display.Pad(c, width, "~") + "  ")
-		}
-	}
-	_, err := io.WriteString(l.w, b.String()+"\n")
-	return err
-}
-
-func (l *tableList) header() error {
-	if l.started {
-		return nil
-	}
-	l.started = true
-	titles := make([]string, len(tableColumns))
-	for i, c := range tableColumns {
-		titles[i] = c.title
-	}
-	return l.row(titles...)
-}
-
-func (l *tableList) write(r section.Divided) error {
-	if err := l.header(); err != nil {
-		return err
-	}
-	u, cores, peak := &r.Usage, "-", "-"
-	if u.CPUCores != nil {
-		cores = fmt.Sprintf("%.2f", u.CPUCores.Avg)
-	}
-	if u.MemoryBytes != nil {
-		if p, ok := u.MemoryBytes.Peak.Get(); ok {
-			peak = fmt.Sprintf("%.1f", float64(p)/(1<<20))
-		}
-	}
-	cpu := "-"
-	if s, ok := u.CPUSeconds.Total.Get(); ok {
-		cpu = fmt.Sprintf("%.2f", s)
-	}
-	result, wall := named(r.Result), "-"
-	if !r.Complete && r.Metered != cimeter.Some(false) {
-		result += "?" // some of its life was not seen
-	}
-	if s, ok := summary.Wall(r.Record).Get(); ok {
-		wall = fmt.Sprintf("%.1f", s)
-	}
-	return l.row(r.EndedAt.UTC().Format("2006-01-02 15:04:05"), result, wall, cpu, cores, peak,
-		named(r.Project), named(r.Name), r.Key)
-}
-
-func (l *tableList) close() error { return l.header() }
 
 // jsonList is one array of records.
 type jsonList struct {

@@ -24,6 +24,7 @@ type liveFlags struct {
 	serverFlags `embed:""`
 	Once        bool          `help:"Print the table once, as plain text, also on a terminal."`
 	Format      string        `enum:"table,json,csv" default:"table" help:"Form of what is printed once: table, json or csv; the others than table imply --once."`
+	JSON        bool          `name:"json" help:"The same as --format json."`
 	Interval    time.Duration `default:"2s" placeholder:"TIME" help:"Time between two readings, 250ms or more; default ${default}."`
 	Color       string        `enum:"auto,never" default:"auto" help:"auto, or never; NO_COLOR does the same."`
 }
@@ -33,7 +34,20 @@ func (c *liveFlags) Validate() error {
 	if c.Interval < 250*time.Millisecond || c.Interval > time.Hour {
 		return fmt.Errorf("--interval: %s: want 250ms to 1h", c.Interval)
 	}
-	return nil
+	var err error
+	c.Format, err = jsonOr(c.JSON, c.Format)
+	return err
+}
+
+// jsonOr is the form that --json and --format ask for.
+func jsonOr(json bool, format string) (string, error) {
+	switch {
+	case !json:
+		return format, nil
+	case format == "table" || format == "json": // table is what nothing said means too
+		return "json", nil
+	}
+	return "", fmt.Errorf("--json: with --format %s: want one of the two", format)
 }
 
 // screen opens the terminal to show from's table live. ok is false where it is to

@@ -119,7 +119,9 @@ func TestLive_Frames(t *testing.T) {
 	const count = 6
 	f := &frames{drawn: make(chan time.Time, 100), text: strings.Repeat("x", 20_000)} // more than a screen of 250 by 80
 	ended := make(chan error)
-	go func() { ended <- live(s, f, time.Millisecond, func(context.Context) (func(), error) { return func() {}, nil }) }()
+	go func() {
+		ended <- live(s, f, time.Millisecond, func(context.Context) (func(), error) { return func() {}, nil })
+	}()
 	b := make([]byte, 64<<10)
 	for i, want := range append([]int{len(terminal.Begin)}, slices.Repeat([]int{len("\x1b[H") + len(f.text)}, count)...) {
 		p.press("x")

@@ -16,8 +16,15 @@ import (
 	"github.com/cimeter/cimeter/internal/queue"
 )
 
-// fakeQueue is a server that knows of one CI server, which is away.
+// fakeQueue is queueServer for one script.
 func fakeQueue(e *testscript.Env) string {
+	s := queueServer()
+	e.Defer(s.Close)
+	return s.URL
+}
+
+// queueServer is a server that knows of one CI server, which is away.
+func queueServer() *httptest.Server {
 	const name = "gitlab.example.com"
 	board := queue.NewBoard(queue.Options{Servers: []queue.Source{{Name: name, CI: "gitlab", Interval: 10 * time.Second}}})
 	now := time.Now()
@@ -44,7 +51,7 @@ func fakeQueue(e *testscript.Env) string {
 	if err != nil {
 		panic(err)
 	}
-	s := httptest.NewServer(httpapi.New(httpapi.Options{
+	return httptest.NewServer(httpapi.New(httpapi.Options{
 		Queue:  func() queue.State { return board.State(now) },
 		Access: httpapi.NewAccess(httpapi.AccessOptions{Tokens: tokens, OpenRead: true}),
 		Cancel: func(_ context.Context, key, _ string) error {
@@ -54,6 +61,4 @@ func fakeQueue(e *testscript.Env) string {
 			return nil
 		},
 	}))
-	e.Defer(s.Close)
-	return s.URL
 }

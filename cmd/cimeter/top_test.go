@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cimeter/cimeter/internal/display"
 	"github.com/cimeter/cimeter/internal/httpapi"
 	"github.com/cimeter/cimeter/internal/terminal"
 )
@@ -131,7 +132,7 @@ func (p *onTerminal) see(want string) (before string) {
 		}
 		select {
 		case <-deadline:
-			p.t.Fatalf("want %q in %q", want, before)
+			p.t.Fatalf("want %q in %q", want, before[max(0, len(before)-4000):])
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -150,6 +151,15 @@ func (p *onTerminal) ended(code int) {
 	}
 }
 
+// printed is what a command prints that ends by itself, a line each.
+func (p *onTerminal) printed(env []string, args ...string) []string {
+	p.t.Helper()
+	p.start(env, append([]string{"sh", "-c", `"$@"; echo "it ended with $?"`, "sh"}, args...)...)
+	out := p.see("it ended with 0\r\n")
+	_ = p.cmd.Wait()
+	return strings.Split(strings.TrimSuffix(out, "\r\n"), "\r\n")
+}
+
 func TestTop_Terminal(t *testing.T) {
 	p := startTop(t)
 	if before := p.see(terminal.Begin); before != "" {
@@ -161,8 +171,14 @@ func TestTop_Terminal(t *testing.T) {
 	if s := p.termios(); s.Lflag&(unix.ICANON|unix.ECHO) != 0 {
 		t.Errorf("local modes %#x: want neither lines nor echo", s.Lflag)
 	}
-	p.resize(150, 10)
+	p.resize(120, 40)
 	p.see("DISK MIB/S"[1:]) // the first letter is underlined
+	p.see("\x1b[J")
+	if frame := p.see("\x1b[J"); strings.Count(frame, "\r\n") != 39 || strings.Contains(frame, "F\x1b[24m CORES") {
+		t.Errorf("want 40 lines, and what 120 columns have room for: %q", frame)
+	}
+	p.resize(150, 10)
+	p.see("F\x1b[24m CORES")
 	p.see("\x1b[J")
 	frame := p.see("\x1b[J")
 	if n := strings.Count(frame, "\r\n"); n != 9 {
@@ -220,13 +236,89 @@ func TestTop_Continued(t *testing.T) {
 	p.ended(0)
 }
 
+// A terminal that obeys no escapes gets the table once, and so does one that asks for
+// it: no line is wider than that terminal.
 func TestTop_Dumb(t *testing.T) {
-	p := startTop(t, "TERM=dumb")
-	p.see("MEM MIB")
-	_ = p.cmd.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if strings.Contains(p.shown, "\x1b") {
-		t.Errorf("escapes on a dumb terminal: %q", p.shown)
+	fake := httptest.NewServer(httpapi.New(httpapi.Options{Running: runs}))
+	defer fake.Close()
+	for what, c := range map[string]struct {
+		env  string
+		args []string
+	}{
+		"dumb": {"TERM=dumb", nil}, "none": {"TERM=", nil}, "once": {"TERM=xterm", []string{"--once"}}, "colour": {"TERM=dumb", []string{"--color=never"}},
+	} {
+		lines := terminalOf(t).printed([]string{c.env}, append([]string{"cimeter", "top", "--server", fake.URL, "--interval", "250ms"}, c.args...)...)
+		if len(lines) != 2 || !strings.HasSuffix(lines[0], "MEM MIB") {
+			t.Errorf("%s: %q", what, lines)
+		}
+		for _, l := range lines {
+			if strings.Contains(l, "\x1b") || display.Width(l) > 80 {
+				t.Errorf("%s: %q: want 80 columns without escapes", what, l)
+			}
+		}
+	}
+}
+
+// The queue has the keys of top.
+func TestQueue_Terminal(t *testing.T) {
+	fake := queueServer()
+	defer fake.Close()
+	p := terminalOf(t).start([]string{"NO_COLOR=1"}, "cimeter", "queue", "--server", fake.URL, "--interval", "250ms")
+	p.see(terminal.Begin)
+	p.see("gitlab.example.com  away 2 m 00 s, showing the last state; 2 waiting")
+	p.see("lint\\x1b[2J") // the name does not get at the screen
+	p.resize(120, 40)
+	p.see("\x1b[24mGS") // TAGS
+	p.see("\x1b[J")
+	if frame := p.see("\x1b[J"); strings.Count(frame, "\r\n") != 39 || strings.Contains(frame, "\x1b[31m") {
+		t.Errorf("want 40 lines without colour: %q", frame)
+	}
+	p.press("?")
+	p.see("w waits for, or is on")
+	p.press("xjj\r") // back, marks the first, the second, its detail
+	p.see("gitlab/gitlab.example.com/2")
+	p.see("Esc or Enter goes back")
+	p.press("\x1b")
+	p.see("? keys")
+	p.press("/q")
+	p.see("None of 3 builds matches")
+	p.see("filter: q_")
+	p.press("\x1b ")
+	p.see("paused ")
+	p.press("q")
+	p.ended(0)
+}
+
+// Lists of what is over are as wide as the terminal too; in 80 columns a build is named
+// by what its key ends with, by which it is found.
+func TestBuilds_Terminal(t *testing.T) {
+	fake := httptest.NewServer(httpapi.New(httpapi.Options{Store: fakeRecords()}))
+	defer fake.Close()
+	for columns, want := range map[uint16][]string{
+		60: {"ENDED            RESULT     TIME S     CPU S PEAK MIB NAME", "2026-05-04 14:02 success     253.5    392.20   3072.0 build"},
+		80: {"ENDED            RESULT     TIME S     CPU S PEAK MIB NAME         BUILD", "2026-05-04 14:02 success     253.5    392.20   3072.0 build-and-t~ 4242"},
+		120: {"ENDED            RESULT     TIME S     CPU S  CORES PEAK MIB PROJECT              NAME         BUILD",
+			"2026-05-04 14:02 success     253.5    392.20   1.55   3072.0 group/app            build-and-t~ gitlab.example.com/4242"},
+	} {
+		p := terminalOf(t)
+		p.resize(columns, 24)
+		lines := p.printed([]string{"COLUMNS=200"}, "cimeter", "builds", "--server", fake.URL)
+		if len(lines) != 4 {
+			t.Errorf("%d columns: %d lines: want 4", columns, len(lines))
+		}
+		for i, l := range lines {
+			if display.Width(l) > int(columns) || strings.Contains(l, "\x1b") {
+				t.Errorf("%d columns: %q", columns, l)
+			}
+			if got := strings.TrimRight(l, " "); i < len(want) && got != want[i] {
+				t.Errorf("%d columns: got\n%q: want\n%q", columns, got, want[i])
+			}
+		}
+	}
+	latin := terminalOf(t).printed([]string{"LC_ALL=C"}, "cimeter", "compare", "--server", fake.URL, "drone/drone.example.com/group/app/7", "gitlab/gitlab.example.com/4242")
+	for _, l := range latin {
+		if strings.Contains(l, "\x1b") || display.Width(l) > 80 {
+			t.Errorf("a comparison: %q: want 80 columns without escapes", l)
+		}
 	}
 }

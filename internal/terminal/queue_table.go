@@ -90,7 +90,15 @@ func serverLine(s *queue.Server) string {
 		}
 		return fmt.Sprintf("%d %s", n.Value, what)
 	}
-	line := s.Name + "  " + strings.Join([]string{count(s.Waiting, "waiting"), count(s.Blocked, "blocked"), count(s.Running, "running")}, ", ")
+	line := s.Name + "  "
+	switch { // before all that a narrow screen may cut
+	case s.Elsewhere:
+	case s.Stale && !s.AgeSeconds.Known:
+		line += "never heard of; "
+	case s.Stale:
+		line += "away " + elapsed(s.AgeSeconds.Value) + ", showing the last state; "
+	}
+	line += strings.Join([]string{count(s.Waiting, "waiting"), count(s.Blocked, "blocked"), count(s.Running, "running")}, ", ")
 	if c := s.Workers.Value; s.Workers.Known {
 		line += fmt.Sprintf("; %d workers (%d idle, %d busy, %d offline, %d draining)", c.All(), c.Idle, c.Busy, c.Offline, c.Draining)
 	}
@@ -100,12 +108,8 @@ func serverLine(s *queue.Server) string {
 	switch {
 	case s.Elsewhere:
 		line += "; another server of this fleet asks it"
-	case s.Stale && !s.AgeSeconds.Known:
-		line += "; never heard of"
 	case !s.AgeSeconds.Known && !s.Waiting.Known && s.Failure == "":
 		line += "; nothing heard of it yet"
-	case s.Stale:
-		line += "; away " + elapsed(s.AgeSeconds.Value) + ", showing the last state"
 	}
 	if s.Failure != "" {
 		line += ": " + s.Failure

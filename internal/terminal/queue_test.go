@@ -58,7 +58,7 @@ func TestQueue_frame(t *testing.T) {
 	for i, want := range []string{
 		"cimeter queue  http://x",
 		"gitlab.example.com  40 waiting, 0 blocked, 1 running; 3 workers (2 idle, 1 busy, 0 offline, 0 drain…",
-		"drone.example.com  - waiting, - blocked, - running; away 1 m 30 s, showing the last state: GET /api…",
+		"drone.example.com  away 1 m 30 s, showing the last state; - waiting, - blocked, - running: GET /api…",
 		"STATE    TIME       JOB              PROJECT            WAITS FOR, OR IS ON",
 		"waiting  16 m 40 s  job-0            group/app          a free slot, some 1 m 0…",
 	} {
