@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,6 +39,7 @@ func BenchmarkPods(b *testing.B) {
 	for i := range podContainers {
 		all = append(all, c.pod(i))
 	}
+	uplinks(b, all)
 	c.engine = []string{"--cri", runtimeOf(b, all)}
 	var t table
 	for _, mode := range []string{"off", "auto"} {
@@ -90,6 +92,21 @@ func (c *crowd) networkOf(pid int) {
 		case time.Now().After(end):
 			c.b.Fatalf("process %d has no network of its own after %v", pid, patience)
 		}
+	}
+}
+
+// uplinks gives each pod's network an interface whose other end is this machine's. They
+// go with the networks.
+func uplinks(b *testing.B, all []pod) {
+	b.Helper()
+	var batch strings.Builder
+	for i, p := range all {
+		fmt.Fprintf(&batch, "link add bp%d-%d type veth peer name eth0 netns %d\n", os.Getpid(), i, p.SandboxPID)
+	}
+	cmd := exec.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(batch.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("ip -batch: %v: %s", err, out)
 	}
 }
 

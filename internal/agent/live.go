@@ -71,6 +71,7 @@ type live struct {
 	turns   turns     // where inside is set
 	limited bool      // limits were read with the process in place
 	full    bool      // all files were read once
+	pauses  bool      // it is the sandbox of a pod that is counted
 	exited  time.Time // when nobody was left in it; zero before
 	closed  bool
 }

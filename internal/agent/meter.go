@@ -240,9 +240,14 @@ func (m *meter) round(now time.Time) {
 		tier := cgroup.Fast
 		if (m.rounds+i)%m.opts.FullEvery == 0 || !l.full {
 			tier = cgroup.Full
+			l.pauses = l.full && m.pauses(l)
 			l.full = true
 		}
-		if l.exited.IsZero() && !l.closed {
+		switch {
+		case l.closed || !l.exited.IsZero():
+		case l.pauses && (m.rounds+i)%(m.opts.FullEvery*pauseEvery) != 0:
+			m.readNetworkOf(l)
+		default:
 			if err := m.read(l, tier); err != nil || !m.stirs(l) {
 				m.sampled(l, tier, err)
 				m.lookParked(l)
