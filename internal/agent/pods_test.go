@@ -189,6 +189,61 @@ func TestAgent_engines(t *testing.T) {
 	}
 }
 
+// A sandbox is read once a minute, and the container beside it in each round.
+func TestMeter_round_sandbox(t *testing.T) {
+	o := options(newEngine(), newShelf())
+	o.Engines = nil
+	a, err := New(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { a.watch.Close(); a.host.Close(); a.nets.Close() }()
+	p := newPodBox(t, 1)
+	of := make(map[string]cimeter.Container)
+	for _, name := range []string{"sandbox", "build"} {
+		c := p.container(name, map[string]string{"stage": "compile"})
+		of[c.ID] = c
+		p.run(t, c.ID, untilTold)
+	}
+	m := a.meter
+	m.begin(time.Now())
+	lives := make(map[string]*live)
+	for _, l := range m.lives {
+		c, ours := of[l.id]
+		if !ours {
+			m.release(l)
+			continue
+		}
+		lives[c.Name] = l
+		m.know(l.id).container = c
+	}
+	if len(lives) != 2 {
+		t.Fatalf("%d containers are metered, want 2", len(lives))
+	}
+	round := func() {
+		for _, l := range lives {
+			l.read = time.Time{}
+		}
+		m.round(time.Now())
+	}
+	for range 2 * o.FullEvery { // until it is known what is what
+		round()
+	}
+	reads := make(map[string]int)
+	rounds := pauseEvery * o.FullEvery
+	for range rounds {
+		round()
+		for name, l := range lives {
+			if !l.read.IsZero() {
+				reads[name]++
+			}
+		}
+	}
+	if reads["build"] != rounds || reads["sandbox"] != 1 {
+		t.Errorf("in %d rounds read: %v, want the sandbox once", rounds, reads)
+	}
+}
+
 // A round over 300 pods allocates nothing, as one over containers does not.
 func TestMeter_round_allocations_pods(t *testing.T) {
 	const n = 300
