@@ -249,10 +249,13 @@ func Differing(a, b *cimeter.Record) []Differs {
 		return ""
 	}
 	image := func(r *cimeter.Record) string {
-		if r.ImagePulledAt.IsZero() {
-			return ""
+		switch {
+		case r.ImagePulledAt.IsZero():
+			return r.Image
+		case r.Image == "":
+			return "pulled for it"
 		}
-		return "pulled for it"
+		return r.Image + ", pulled for it"
 	}
 	median := a.Key == "" || b.Key == "" // it is of many: none of them is told
 	var all []Differs
