@@ -19,6 +19,7 @@ type compareCmd struct {
 	A           string `arg:"" help:"Key of a build, or what only its key ends with; or median, median:N, last-green, or a branch."`
 	B           string `arg:"" optional:"" help:"The build that is compared with it. With one build only, that is B, and A is median:20."`
 	JSON        bool   `name:"json" xor:"form" help:"Print all figures as JSON."`
+	CSV         bool   `name:"csv" xor:"form" help:"Print all figures as CSV."`
 	Markdown    bool   `xor:"form" help:"Print tables for a merge request."`
 }
 
@@ -57,7 +58,7 @@ func (c *compareCmd) Run(e *env) error {
 		return err
 	}
 	var before []*cimeter.Record
-	if !c.JSON && b.Median == 0 {
+	if !c.JSON && !c.CSV && b.Median == 0 {
 		if before, err = of.history(ctx, b.Record, usualBuilds, func(*cimeter.Record) bool { return true }); err != nil {
 			return err
 		}
@@ -65,6 +66,8 @@ func (c *compareCmd) Run(e *env) error {
 	switch {
 	case c.JSON:
 		return summary.CompareJSON(e.stdout, a, b)
+	case c.CSV:
+		return summary.CompareCSV(e.stdout, a.Record, b.Record)
 	case c.Markdown:
 		return summary.CompareMarkdown(e.stdout, a, b, before)
 	}

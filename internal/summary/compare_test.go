@@ -1,7 +1,10 @@
 package summary_test
 
 import (
+	"encoding/csv"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +113,42 @@ func TestCompareJSON(t *testing.T) {
 		if st.Name == "upload_reports" && (st.InA || !st.InB || st.Figures[0].A.Known || st.Figures[0].Delta.Known) {
 			t.Errorf("only B has it: %+v", st)
 		}
+	}
+}
+
+// A row of CSV is a figure of the builds or of a stage; what one side lacks is empty.
+func TestCompareCSV(t *testing.T) {
+	var s strings.Builder
+	b := changed()
+	b.Stages[0].Name = "=1+1"
+	if err := summary.CompareCSV(&s, example(), b); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(s.String())).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := summary.Compare(example(), b)
+	want := 1 + len(c.Figures)
+	for _, st := range c.Stages {
+		want += len(st.Figures)
+	}
+	if len(rows) != want {
+		t.Errorf("%d rows, want %d", len(rows), want)
+	}
+	found := map[string][]string{}
+	for _, r := range rows {
+		found[strings.Join(r[:3], "|")] = r[3:]
+	}
+	if got := found["stage|nth|figure"]; !slices.Equal(got, []string{"a", "b", "delta"}) {
+		t.Errorf("head %q", got)
+	}
+	total, only := found["||cpu_seconds.total"], found["'=1+1|1|cpu_seconds.total"]
+	if len(total) != 3 || total[0] != fmt.Sprint(c.Figures[1].A.Value) || total[1] != fmt.Sprint(c.Figures[1].B.Value) || total[2] == "" {
+		t.Errorf("CPU of the builds: %q", total)
+	}
+	if len(only) != 3 || only[0] != "" || only[1] == "" || only[2] != "" {
+		t.Errorf("CPU of a stage that only B has: %q", only)
 	}
 }
 

@@ -1,8 +1,10 @@
 package summary
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"io"
+	"strconv"
 
 	"github.com/cimeter/cimeter"
 	"github.com/cimeter/cimeter/internal/display"
@@ -118,4 +120,24 @@ func costs() []cost {
 		{"network_bytes.receive", network(func(d *cimeter.ReceiveTransmit[uint64]) uint64 { return d.Receive })},
 		{"network_bytes.transmit", network(func(d *cimeter.ReceiveTransmit[uint64]) uint64 { return d.Transmit })},
 	}
+}
+
+// CompareCSV writes the comparison for a spreadsheet (RFC 4180): a row for each figure
+// of the builds, whose stage is empty, and of each stage. What is not known is an empty
+// cell.
+func CompareCSV(w io.Writer, a, b *cimeter.Record) error {
+	rows := [][]string{{"stage", "nth", "figure", "a", "b", "delta"}}
+	add := func(stage, nth string, figures []Figure) {
+		for _, f := range figures {
+			rows = append(rows, []string{stage, nth, f.Name, CSVKnown(f.A), CSVKnown(f.B), CSVKnown(f.Delta)})
+		}
+	}
+	c := Compare(a, b)
+	add("", "", c.Figures)
+	seen := map[string]int{}
+	for _, s := range c.Stages {
+		seen[s.Name]++
+		add(CSVText(s.Name), strconv.Itoa(seen[s.Name]), s.Figures)
+	}
+	return csv.NewWriter(w).WriteAll(rows)
 }
