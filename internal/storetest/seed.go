@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,4 +28,19 @@ func Seeded(t testing.TB) *rand.Rand {
 	}
 	t.Logf("STORE_SEED=%d plays this again", seed)
 	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// Same ends a test, and tells the first line in which two states of a store differ.
+func Same(t testing.TB, what, got, want string) {
+	t.Helper()
+	if got == want {
+		return
+	}
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			t.Fatalf("%s: %s\nwant %s", what, g[i], w[i])
+		}
+	}
+	t.Fatalf("%s: %d lines, want %d", what, len(g), len(w))
 }

@@ -106,21 +106,6 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'S') AND a
 	return version, b.String()
 }
 
-// same tells the first line in which two states differ.
-func same(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got == want {
-		return
-	}
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			t.Fatalf("%s: %s\nwant %s", what, g[i], w[i])
-		}
-	}
-	t.Fatalf("%s: %d lines, want %d", what, len(g), len(w))
-}
-
 // undisturbed tells the state of each version that a migration from one comes through,
 // and its number of statements. What a version makes is filled before the next one.
 func undisturbed(t *testing.T, from int) (states map[int]string, statements, last int) {
@@ -160,7 +145,7 @@ func TestMigrate_killed(t *testing.T) {
 		states, statements, last := undisturbed(t, from)
 		url, c := older(t, from)
 		version, text := state(t, c)
-		same(t, fmt.Sprintf("version %d before", version), text, states[version])
+		storetest.Same(t, fmt.Sprintf("version %d before", version), text, states[version])
 		killed := 0
 		for _, within := range []bool{false, true}[:1+from] {
 			if within { // all of it once more
@@ -190,7 +175,7 @@ func TestMigrate_killed(t *testing.T) {
 					_, text = state(t, c)
 					n = 0
 				}
-				same(t, fmt.Sprintf("from version %d, killed at statement %d (within it: %t), version %d", from, n, within, now), text, states[version])
+				storetest.Same(t, fmt.Sprintf("from version %d, killed at statement %d (within it: %t), version %d", from, n, within, now), text, states[version])
 			}
 		}
 		t.Logf("from version %d: killed %d times at %d statements", from, killed, statements)
@@ -211,7 +196,7 @@ func TestMigrate_several(t *testing.T) {
 	random := storetest.Seeded(t)
 	url, c := older(t, 3)
 	_, text := state(t, c)
-	same(t, "before", text, states[3])
+	storetest.Same(t, "before", text, states[3])
 	var wg sync.WaitGroup
 	for i := range 4 {
 		dies := 0
@@ -232,7 +217,7 @@ func TestMigrate_several(t *testing.T) {
 	if version != last {
 		t.Errorf("version %d, want %d", version, last)
 	}
-	same(t, "after", text, states[last])
+	storetest.Same(t, "after", text, states[last])
 	if err := openURL(t, url).Exec(t.Context(), "UPDATE schema_version SET version = 99"); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cimeter/cimeter/internal/store/sqlite"
+	"github.com/cimeter/cimeter/internal/storetest"
 )
 
 // older makes a file of an older version of the schema, with rows in each table;
@@ -112,21 +113,6 @@ func state(t *testing.T, path string) (version int, text string) {
 	return version, b.String()
 }
 
-// same tells the first line in which two states differ.
-func same(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got == want {
-		return
-	}
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			t.Fatalf("%s: %s\nwant %s", what, g[i], w[i])
-		}
-	}
-	t.Fatalf("%s: %d lines, want %d", what, len(g), len(w))
-}
-
 // undisturbed tells the state of each version that a migration from one comes through,
 // and its number of statements. What a version makes is filled before the next one.
 func undisturbed(t *testing.T, from int) (states map[int]string, statements, last int) {
@@ -176,7 +162,7 @@ func TestKill_migration(t *testing.T) {
 				version, text = state(t, path)
 				n = 0
 			}
-			same(t, fmt.Sprintf("from version %d, killed at statement %d, version %d", from, n, now), text, states[version])
+			storetest.Same(t, fmt.Sprintf("from version %d, killed at statement %d, version %d", from, n, now), text, states[version])
 		}
 		if version != last || killed < statements {
 			t.Errorf("version %d, killed %d times; want version %d, killed at least once at each of %d statements", version, killed, last, statements)
